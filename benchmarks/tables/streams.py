@@ -28,6 +28,7 @@ from skvrem import (
     BradleyTerry,
     FactorialMixture,
     GaussianDropoutClassifier,
+    HierarchicalSoftmaxClassifier,
     TemperedLDA,
     VRGaussianMixture,
 )
@@ -146,6 +147,39 @@ def classes(run, name, order, size):
     value, level = (log_loss(y_new, m.predict_proba(X_new)) for m in (stream, whole))
     note = f"{spent:.1f} s, a fit {seconds:.1f} s"
     label = f"{name}, {order}, {size:,} rows"
+    yield Row(label, value, "nats", {"fit": level}, None, note)
+
+
+@group(product(("nested", "meanfield"), ("shuffled", "sorted"), SIZES))
+def tastes(run, posterior, order, size):
+    """The same of coefficients by group, of 30 groups and three classes."""
+    n, rng = run.size(2400, 600), np.random.default_rng(0)
+    group, X = rng.integers(30, size=n + 3000), rng.normal(size=(n + 3000, 4))
+    Z = rng.normal(size=(4, 3)) + rng.normal(size=(30, 4, 3))
+    level = 0.5 * (rng.normal(size=3) + rng.normal(size=(30, 3)))
+    z = np.einsum("nj,njk->nk", X, Z[group]) + level[group]
+    y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    seen, (X, y, group) = (
+        [part[:n] for part in (X, y, group)],
+        [X[n:], y[n:], group[n:]],
+    )
+    make = partial(HierarchicalSoftmaxClassifier, posterior=posterior, n_jobs=1)
+    at = np.arange(n) if order == "shuffled" else np.argsort(seen[1], kind="stable")
+
+    def one():
+        model = make()
+        for some in np.split(at, range(size, n, size)):
+            rows, numbers, ids = (part[some] for part in seen)
+            model.partial_fit(rows, numbers, classes=range(3), groups=ids)
+        return model
+
+    spent, stream = timed(one)
+    seconds, whole = timed(lambda: make().fit(*seen))
+    value, level = (
+        log_loss(y, m.predict_proba(X, groups=group)) for m in (stream, whole)
+    )
+    note = f"{spent:.1f} s, a fit {seconds:.1f} s"
+    label = f"HierarchicalSoftmaxClassifier, {posterior}, {order}, {size:,} rows"
     yield Row(label, value, "nats", {"fit": level}, None, note)
 
 

@@ -10,7 +10,7 @@ from skvrem.data._source import as_source
 
 
 class KeptRows(NamedTuple):
-    """Rows of a stream, each with the same probability among those kept.
+    """Rows of a stream, each of a group with the same probability among those kept.
 
     Attributes
     ----------
@@ -21,6 +21,10 @@ class KeptRows(NamedTuple):
     keys : ndarray of shape (n_kept,)
         Random numbers: rows are kept whose keys are least.
     n_seen : int
+    share : ndarray of shape (n_kept,)
+        How many rows of its group one that is kept stands for.
+    groups : ndarray of shape (n_kept,), or None
+        Their ids, where each has a sample of its own.
     """
 
     rows: Any = None
@@ -28,33 +32,40 @@ class KeptRows(NamedTuple):
     weight: Any = None
     keys: np.ndarray = np.empty(0)
     n_seen: int = 0
+    share: np.ndarray = np.empty(0)
+    groups: Any = None
 
-    def after(self, data, targets, most):
-        """Return what is kept after some more rows: of all, at most so many."""
-        n, n_seen, weight = data.n_units, self.n_seen, weights_of(data)
+    def after(self, data, targets, most, groups=None):
+        """Return what is kept after some more rows: of a group, at most so many.
+
+        Without groups all rows are of one. Later `most` are not larger.
+        """
+        n, n_seen, ids = data.n_units, self.n_seen, groups
         # Of the number of rows before, so that a stream does not depend on a seed.
         keys = np.random.default_rng(n_seen).random(n)
-        rows = container(data.rows)
+        parts = container(data.rows), targets, weights_of(data), keys, np.ones(n)
         if n_seen:
-            rows, targets, weight, keys = (
-                joined(*parts)
-                for parts in zip(self[:4], (rows, targets, weight, keys), strict=True)
-            )
-        kept = np.arange(len(keys))  # copies, as users may use arrays again
-        if len(keys) > most:
-            kept = np.sort(np.argpartition(keys, most)[:most])
-        parts = (part[kept] for part in (rows, targets, weight, keys))
-        return KeptRows(*parts, n_seen + n)
+            before = *self[:4], self.share
+            parts = [joined(*both) for both in zip(before, parts, strict=True)]
+            ids = None if groups is None else joined(self.groups, groups)
+        *parts, keys, share = parts
+        place = np.zeros(len(keys), int)
+        if ids is not None:
+            place = np.unique(ids, return_inverse=True)[1]
+        order = np.lexsort((keys, place))
+        n_rows = np.bincount(place)
+        rank = np.arange(len(keys)) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
+        kept = np.sort(order[rank < most])  # copies, as users may use arrays again
+        total = np.rint(np.bincount(place, share))
+        share = (total / np.minimum(n_rows, most))[place[kept]]
+        parts = (part[kept] for part in (*parts, keys))
+        ids = None if ids is None else ids[kept]
+        return KeptRows(*parts, n_seen + n, share, ids)
 
     @property
     def are_all(self):
         """Whether nothing has been left out."""
         return len(self.keys) == self.n_seen
-
-    @property
-    def share(self):
-        """How many rows of the stream one that is kept stands for."""
-        return self.n_seen / len(self.keys)
 
     def beside(self, data, targets, times=1.0):
         """Return a source of the rows kept and of new ones, and their targets."""

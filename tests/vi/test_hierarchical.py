@@ -9,6 +9,7 @@ from scipy.stats import norm
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -19,7 +20,7 @@ from skvrem.utils._algebra import rescale
 from skvrem.vi.gaussian import _model_families
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import Softmax
-from skvrem.vi.hierarchical import _estimator, _kernels
+from skvrem.vi.hierarchical import _estimator, _kernels, _memory
 from skvrem.vi.hierarchical._model import (
     GroupPosterior,
     HierarchicalModel,
@@ -531,6 +532,72 @@ def test_a_stream_is_near_a_fit_to_all_rows(posterior):
     )
     assert hasattr(whole, "elbo_") == (posterior == "meanfield")
     assert not hasattr(stream, "elbo_")
+
+
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.OneClassWarning")
+@pytest.mark.parametrize(
+    ("posterior", "worse"), [("nested", 0.03), ("meanfield", 0.06)]
+)
+@pytest.mark.parametrize("begun", [0, 200])
+def test_a_stream_may_be_sorted_by_class(posterior, worse, begun, monkeypatch):
+    """One ended .8 to 1.1 nats a row above a fit."""
+    monkeypatch.setattr(_memory, "KEPT", 0)  # a sample of each group alone
+    X, y, group, _ = rows(900, 12)
+    whole = HierarchicalSoftmaxClassifier(posterior=posterior).fit(X, y, group)
+    stream = clone(whole)
+    if begun:
+        stream.fit(X[:begun], y[:begun], group[:begun])
+    order = np.argsort(y[begun:], kind="stable") + begun
+    for some in np.array_split(order, 15):
+        stream.partial_fit(X[some], y[some], [0, 1, 2], groups=group[some])
+    kept = stream._memory.kept
+    assert kept.n_seen == 900
+    most = np.bincount(group).clip(max=4 * stream.posterior_.mean.size)
+    np.testing.assert_array_equal(np.bincount(kept.groups), most)
+    losses = [log_loss(y, m.predict_proba(X, group)) for m in (whole, stream)]
+    assert losses[1] < losses[0] + worse
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_rows_taken_out_of_the_past_and_seen_again_change_little(
+    posterior, monkeypatch
+):
+    """Where a sample has more curvature than all there is nothing left to take out."""
+    monkeypatch.setattr(_memory, "FAR", -1.0)  # all groups move
+    monkeypatch.setattr(_memory, "GROWTH", np.inf)
+    monkeypatch.setattr(_memory, "KEPT", 0)
+    X, y, group = stream_rows()
+    model = HierarchicalSoftmaxClassifier(posterior=posterior, tol=1e-4)
+    model.partial_fit(X, y, [0, 1], groups=group)
+    before, objective = model.group_coef_, model.objective_
+    std, scale = model.group_coef_std_, model.population_scale_
+    model.partial_fit(X[:5], y[:5], groups=group[:5], sample_weight=np.full(5, 1e-9))
+    assert len(model._memory.kept.rows) == 24 * 12  # of 600
+    assert abs((model.group_coef_ - before) / std).max() < 0.3
+    np.testing.assert_allclose(model.group_coef_std_, std, rtol=0.15)
+    np.testing.assert_allclose(model.population_scale_, scale, rtol=0.1)
+    assert model.objective_ == pytest.approx(objective, abs=5.0)
+
+
+def test_a_stream_with_few_rows_is_a_fit_to_them():
+    """Of whatever kind the first are, and a pickle goes on like the stream."""
+    X, y, group = stream_rows(320)
+    order = np.argsort(group, kind="stable")
+    whole = HierarchicalSoftmaxClassifier(posterior="meanfield").fit(X, y, group)
+    one = clone(whole)
+    for some in np.split(order, [10, 20, 40, 80, 160]):
+        again = pickle.loads(pickle.dumps(one))
+        for stream in (one, again):
+            stream.partial_fit(X[some], y[some], [0, 1], groups=group[some])
+        np.testing.assert_array_equal(again.group_coef_, one.group_coef_)
+    np.testing.assert_allclose(one.group_coef_, whole.group_coef_, atol=1e-10)
+    np.testing.assert_allclose(one.prior_scale_, whole.prior_scale_)
+    assert one.intercept_prior_scale_ == whole.intercept_prior_scale_
+    # Rows of a fit do not travel, and its posterior is what a stream goes on from.
+    fitted = pickle.loads(pickle.dumps(whole))
+    fitted.partial_fit(X[:50], y[:50], groups=group[:50])
+    assert fitted._memory.kept.n_seen == 50
+    assert fitted.n_group_samples_.sum() == 370
 
 
 @pytest.mark.parametrize(

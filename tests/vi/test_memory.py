@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
-from skvrem.data import as_source
+from skvrem.data import KeptRows, as_source
 from skvrem.vi.glm import _memory
 
 
@@ -94,6 +94,27 @@ def test_what_is_kept_of_a_stream():
     assert not hasattr(model.fit(rows, labels), "_memory")
 
 
+def test_each_group_has_a_sample_of_its_own():
+    rng, kept = np.random.default_rng(0), KeptRows()
+    ids = np.array(["many", "some", "one"])
+    group = ids[np.append(rng.choice(2, 2000, p=[0.9, 0.1]), 2)]
+    rows = np.arange(2001.0)[:, None]
+    for part, most in zip(
+        np.array_split(np.arange(2001), 4), (90, 90, 80, 80), strict=True
+    ):
+        data = as_source(rows[part], None)
+        kept = kept.after(data, part, most, group[part])
+    np.testing.assert_array_equal(kept.rows[:, 0], kept.targets)
+    np.testing.assert_array_equal(kept.groups, group[kept.targets])
+    for name, n in zip(ids, (80, 80, 1), strict=True):
+        here = kept.groups == name
+        assert here.sum() == n
+        np.testing.assert_allclose(kept.share[here].sum(), (group == name).sum())
+    in_parts = np.histogram(kept.targets[kept.groups == "many"], 4)[0]
+    assert abs(in_parts - 20).max() < 12
+    assert kept.n_seen == 2001 and not kept.are_all
+
+
 def test_a_sample_taken_out_and_put_back_changes_nothing():
     """What is left, and the sample's own expansion, are the posterior."""
     rng = np.random.default_rng(0)
@@ -106,7 +127,7 @@ def test_a_sample_taken_out_and_put_back_changes_nothing():
         kept = kept._replace(
             rows=kept.rows[some], targets=kept.targets[some], weight=np.ones(100)
         )
-        kept = kept._replace(keys=kept.keys[some], n_seen=100)
+        kept = kept._replace(keys=kept.keys[some], n_seen=100, share=np.ones(100))
         q, about = model.posterior_, (model._family(100, model), True)
         left = memory._replace(kept=kept)._without(q, *about)
         source = as_source(kept.rows, None)

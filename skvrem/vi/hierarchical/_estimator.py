@@ -55,6 +55,7 @@ from skvrem.vi.gaussian.nested._input import (
 )
 from skvrem.vi.hierarchical import _inference
 from skvrem.vi.hierarchical._input import GroupedBlocks, GroupedRows
+from skvrem.vi.hierarchical._memory import GroupMemory
 from skvrem.vi.hierarchical._model import (
     GroupSums,
     HierarchicalModel,
@@ -103,7 +104,7 @@ class HierarchicalSoftmaxClassifier(
         deviation of the feature, times the factor of the highest evidence (or bound),
         which has a log-normal prior of median and spread 1. Units and zeros of features
         do not matter then: intercepts have their priors at the features' means. A
-        stream keeps what its first batch has said.
+        stream keeps what its first rows have said, as long as all of them are kept.
     fit_intercept : bool, default=True
         Add an intercept to the logits, by group as well.
     intercept_prior_scale : float or "auto", default="auto"
@@ -112,7 +113,7 @@ class HierarchicalSoftmaxClassifier(
         the logarithms of the frequencies of classes more. A wider one leaves a group
         that has not been seen without a mean where there are one or two groups: by any
         posterior, the exact one too, predictions for it are then by chance. A stream
-        keeps the frequencies of its first batch.
+        keeps the frequencies of its first rows.
     population_scale : float or "auto", default="auto"
         Median of the prior of the population's scales: by how much groups differ.
         "auto" is what is learned for `prior_scale`, 1 where that is given. It covers
@@ -368,7 +369,11 @@ class HierarchicalSoftmaxClassifier(
 
         What earlier rows said of their group is kept as a Gaussian factor of its
         coefficients, and the population is judged anew by all groups: the posterior is
-        near that of a `fit` to all rows. The prior is the same for all batches.
+        near that of a `fit` to all rows. So that these may be sorted, a sample of the
+        rows of each group is kept beside, 1,000 in all or four a coefficient of a group
+        (at most 64 a class), and seen again where the group moves. The prior is that of
+        the first rows: it is made anew when they have become twice as many or hold
+        another class, as long as all of them are kept.
 
         Parameters
         ----------
@@ -420,29 +425,32 @@ class HierarchicalSoftmaxClassifier(
     @with_callbacks
     def _fit(self, X, y, groups, sample_weight, known=None):
         began = time.perf_counter()
-        go_on = known is not None and hasattr(self, "posterior_")
+        stream = known is not None
+        go_on = stream and hasattr(self, "posterior_")
         given = X, y, groups, sample_weight
         if any(map(of_dask, given)):
             seen = self._open_blocks(*given)
         else:
             seen = self._open(*given, known, go_on)
-        labels, classes, past, counts = seen.labels, seen.classes, None, 0
+        new, labels, classes, past, counts = seen, seen.labels, seen.classes, None, 0
+        memory = GroupMemory(begun=int(seen.count(labels).sum()))
         if go_on:
-            labels, past, counts = self._with_past(labels)
-        learns, units = among(self.prior_scale, LEARN) and not go_on, None
-        if go_on:
-            units = self._units
-        elif learns:
+            seen, labels, past, counts, memory = self._with_past(seen)
+        # Of a stream the prior is made of the rows that can be seen at once.
+        anew = past is None
+        learns, units = among(self.prior_scale, LEARN) and anew, None
+        if learns:
             units = seen.units
-        if units is not None:
-            seen = seen.within(units)
+        elif go_on:
+            units = self._units
+        seen = seen.within(units)
         nested = self._is_nested(len(labels), seen, go_on)
-        scale = self._intercept_scale(seen.class_weights, go_on)
+        scale = self._intercept_scale(seen.class_weights, not anew)
         prior_of = partial(self._prior, seen.n_features, scale, units)
         begin = seen.begin_nested if nested else seen.begin_mean_field
         prior = prior_of()
         model, data, passes = begin(labels, prior, past)
-        point = self._start(model, data, classes, labels, go_on)
+        point = self._start(model, data, classes, labels, not anew)
         if learns:
             common = among(self.population_scale, ("auto",))
             known = self._units if self.warm_start and self._units else units
@@ -459,7 +467,7 @@ class HierarchicalSoftmaxClassifier(
             dtype=self.group_coef_.dtype if go_on else seen.dtype,
             classes_=classes,
             groups_=labels,
-            n_group_samples_=seen.count(labels) + counts,
+            n_group_samples_=new.count(labels) + counts,
             posterior_kind_="nested" if nested else "meanfield",
             intercept_prior_scale_=scale,
             _alone=seen.alone,
@@ -490,6 +498,25 @@ class HierarchicalSoftmaxClassifier(
             for name in ("log_marginal_likelihood_", "_seen"):
                 vars(self).pop(name, None)
         vars(self).update(found, **result.attributes())
+        for name in ("_memory", "_rows"):
+            vars(self).pop(name, None)
+        if stream:
+            self._memory = memory.after(new, self.posterior_)
+        elif isinstance(new, GroupedRows):
+            self._rows = new
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        state.pop("_rows", None)  # which stay where they are
+        return state
+
+    def _memory_before(self):
+        """Return what is kept of the rows before a batch."""
+        if "_memory" in vars(self):
+            return self._memory
+        if "_rows" in vars(self):
+            return GroupMemory().after(self._rows, self.posterior_)
+        return GroupMemory(about=self.posterior_.group_mean)  # of rows that are gone
 
     def _open(self, X, y, groups, sample_weight, known, go_on):
         """Return the `GroupedRows` of a fit, or of a batch of a stream."""
@@ -565,30 +592,54 @@ class HierarchicalSoftmaxClassifier(
         n_features = self.population_mean_.shape[1]
         return self._prior(n_features, self.intercept_prior_scale_, self._units)
 
-    def _with_past(self, labels):
-        """Return ids of all groups, what is known of them, and their rows so far."""
-        check_kind(labels, self.groups_)
-        every = np.union1d(self.groups_, labels)
+    def _with_past(self, new):
+        """Return what a batch makes a stream look at.
+
+        Returns
+        -------
+        seen : GroupedRows
+            The batch, and rows that are kept.
+        every : ndarray of shape (n_groups,)
+            Ids of all groups.
+        past : Quadratic, Past or None
+            What other rows say of these; None where there are none.
+        counts : ndarray of shape (n_groups,)
+            Rows of each before the batch.
+        memory : GroupMemory
+        """
+        memory, counts = self._memory_before(), self.n_group_samples_
+        groups = new.labels
+        check_kind(groups, self.groups_)
+        every = np.union1d(self.groups_, groups)
         at = np.searchsorted(every, self.groups_)
 
-        def spread(part):
-            out = np.zeros((len(every), *part.shape[1:]), part.dtype)
+        def spread(part, empty=0.0):
+            out = np.full((len(every), *part.shape[1:]), empty, part.dtype)
             out[at] = part
             return out
 
-        if self.posterior_kind_ == "nested":
-            past = self._seen.spread(at, len(every))
+        if memory.begins_anew(new, counts.sum()):
+            seen, memory = memory.begin_anew(new)
+            return seen, every, None, spread(counts), memory
+        q, nested = self.posterior_, self.posterior_kind_ == "nested"
+        past = self._seen if nested else self._past(q)
+        given = new, self._units, past, q, self.groups_, counts
+        seen, past, memory = memory.recall(*given)
+        memory = memory._replace(about=spread(memory.about, np.nan))
+        if nested:
+            past = past.spread(at, len(every))
         else:
-            q = self.posterior_
-            before = Past.of(q)
-            known = len(q.group_mean), self._last_prior(), 1.0, before
-            model = HierarchicalModel(None, None, None, *known)
-            # What the rows' expected log-likelihood was.
-            level = self.objective_ - model.objective(
-                Point(q), GroupSums(None, None, 0.0)
-            )
-            past = Past(*map(spread, before[:3]), level)
-        return every, past, spread(self.n_group_samples_)
+            past = Past(*map(spread, past[:3]), past.level)
+        return seen, every, past, spread(counts), memory
+
+    def _past(self, q):
+        """Return what all rows say of groups, of a mean-field posterior."""
+        past = Past.of(q)
+        known = len(q.group_mean), self._last_prior(), 1.0, past
+        model = HierarchicalModel(None, None, None, *known)
+        # What the rows' expected log-likelihood was.
+        none = GroupSums(None, None, 0.0)
+        return past._replace(level=self.objective_ - model.objective(Point(q), none))
 
     def _start(self, model, data, classes, labels, go_on):
         """Return the point to start from: zero, or what is known of groups."""

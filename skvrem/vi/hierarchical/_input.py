@@ -11,11 +11,11 @@ from skvrem.data._moments import BothMoments
 from skvrem.utils._validation import classes_of, numbered
 from skvrem.vi.gaussian._model_families import Softmax
 from skvrem.vi.gaussian.nested._input import numbered_groups, open_group_blocks
-from skvrem.vi.hierarchical._model import HierarchicalModel
+from skvrem.vi.hierarchical._model import GroupPosterior, HierarchicalModel
 from skvrem.vi.hierarchical._model_nested import (
     NestedSoftmax,
     SoftmaxBlocks,
-    SoftmaxRows,
+    sorted_rows,
 )
 from skvrem.vi.hierarchical._units import Units
 
@@ -57,8 +57,8 @@ class GroupedRows(NamedTuple):
         return Units.of(moments, self.fit_intercept)
 
     def within(self, units):
-        """Return the same in units."""
-        return self._replace(rows=units(self.rows))
+        """Return the same in units, where there are any."""
+        return self if units is None else self._replace(rows=units(self.rows))
 
     @property
     def labels(self):
@@ -112,11 +112,27 @@ class GroupedRows(NamedTuple):
     def begin_nested(self, labels, prior, past):
         """Return a model that integrates over scales last, its data, and no passes."""
         rows, numbers, weight, place = self._sorted(labels)
-        bounds = np.searchsorted(place, np.arange(len(labels) + 1))
-        weight = np.empty(0) if weight is None else weight
         shape = len(prior.variance), len(self.classes)
-        rows = SoftmaxRows(rows, numbers, weight, bounds, shape)
+        rows = sorted_rows(rows, numbers, weight, place, len(labels), shape)
         return NestedSoftmax(rows, len(labels), prior, past), solvers.Whole(), 0.0
+
+    def part(self, some):
+        """Return some of them."""
+        weight = None if self.weight is None else self.weight[some]
+        rows, numbers, ids = (
+            part[some] for part in (self.rows, self.numbers, self.ids)
+        )
+        return self._replace(rows=rows, numbers=numbers, weight=weight, ids=ids)
+
+    def said(self, labels, posterior):
+        """Return what they say of groups, all among `labels`, under a posterior."""
+        parts, n_groups = self._sorted(labels), len(labels)
+        if isinstance(posterior, GroupPosterior):
+            rows, numbers, weight, place = parts
+            data = as_source(rows, weight, numbers, place)
+            model, *_ = mean_field(data, len(self.classes), n_groups, None, None)
+            return model.said(posterior, data)
+        return posterior.said(sorted_rows(*parts, n_groups, posterior.mean.shape))
 
 
 def mean_field(data, n_classes, n_groups, prior, past):
@@ -177,7 +193,9 @@ class GroupedBlocks(NamedTuple):
         return Units.of(self.moments, self.fit_intercept)
 
     def within(self, units):
-        """Return the same in units."""
+        """Return the same in units, where there are any."""
+        if units is None:
+            return self
         data = self.data.with_rows(units)
         moments = (
             one._replace(

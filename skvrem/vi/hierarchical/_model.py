@@ -121,6 +121,14 @@ class GroupPosterior(NamedTuple):
         square = np.square(axis)
         return square @ self.group_variance, square @ np.exp(2.0 * self.log_scale)
 
+    def step(self, some):
+        """Return how some more rows move means of groups, all else at rest."""
+        return some.gradient / (1.0 / self.group_variance + some.curvature)
+
+    def squares(self, away):
+        """Return how far means of groups move, in squares of widths, (n_groups,)."""
+        return (np.square(away) / self.group_variance).sum(axis=(1, 2))
+
     def among(self, numbers):
         """Return the posterior of some groups."""
         mean, log_scale = self.group_mean[numbers], self.group_log_scale[numbers]
@@ -181,6 +189,14 @@ class Past(NamedTuple):
         square = np.square(away) + q.group_variance
         total = np.sum(self.gradient * away) - 0.5 * np.sum(self.curvature * square)
         return float(total + self.level)
+
+    def without(self, some, empty):
+        """Return it without some rows; nothing is left of groups that are `empty`."""
+        empty = empty[:, None, None]
+        gradient = np.where(empty, 0.0, self.gradient - some.gradient)
+        curvature = np.where(empty, 0.0, self.curvature - some.curvature)
+        level = self.level - some.level
+        return Past(self.at, gradient, np.maximum(curvature, 0.0), level)
 
 
 class GroupSums(NamedTuple):
@@ -306,6 +322,12 @@ class HierarchicalModel(PlainModel):
         )
         gradient = Rows(touched, gradient, self.n_groups)
         return GroupSums(gradient, Rows(touched, curvature, self.n_groups), -loss)
+
+    def said(self, q, data):
+        """Return the `Past` that rows become under a posterior."""
+        sums = data.chunks().sum(partial(self.statistics, Point(q), beta=1.0))
+        level = sums.objective + 0.5 * np.sum(sums.curvature * q.group_variance)
+        return Past(q.group_mean, sums.gradient, sums.curvature, level)
 
     # What the solvers ask for
 

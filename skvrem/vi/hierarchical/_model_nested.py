@@ -12,7 +12,7 @@ import numpy as np
 from skvrem.utils._parallel import map_chunks
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian.nested._model import NestedModel, NestedPrior, Scales
-from skvrem.vi.gaussian.nested._model_modes import Local, Parts, Skewness
+from skvrem.vi.gaussian.nested._model_modes import Local, Parts, Quadratic, Skewness
 from skvrem.vi.hierarchical import _kernels_nested as kernels
 
 # Groups a thread takes at a time.
@@ -94,6 +94,29 @@ class NestedPosterior(NamedTuple):
             np.einsum("jkhk,j,h->k", of_mean, axis, axis),
         )
 
+    def said(self, rows):
+        """Return the `Quadratic` that `SoftmaxRows` become under the posterior.
+
+        With their mean slope, to second order.
+        """
+        at = self.group_mean.reshape(1, len(self.group_mean), -1)
+        none = np.zeros((1, 0))
+        value, gradient, *rest = (part[0] for part in rows.local(at, none))
+        skewness = rows.skewness(at, none, self.group_covariance[None], None, None)
+        gradient = gradient - 0.5 * skewness[0][0]
+        return Quadratic(at[0], none[0], float(value), gradient, *rest)
+
+    def step(self, some):
+        """Return how some more rows move means of groups, all else at rest."""
+        precision = np.linalg.inv(self.group_covariance) + some.hessian
+        step = np.linalg.solve(precision, some.gradient[..., None])
+        return step.reshape(self.group_mean.shape)
+
+    def squares(self, away):
+        """Return how far means of groups move, in squares of widths, (n_groups,)."""
+        away = away.reshape(len(away), -1, 1)
+        return (away * np.linalg.solve(self.group_covariance, away)).sum(axis=(1, 2))
+
     def among(self, numbers):
         """Return the posterior of some groups."""
         names = "group_mean", "group_covariance", "coupling"
@@ -162,6 +185,13 @@ def predictors(mean, covariance, batch, place):
     else:
         variance = (each - total / (2.0 * (k - 1.0))) / (k - 2.0)
     return a, np.sqrt(np.maximum(variance, 0.0))
+
+
+def sorted_rows(rows, numbers, weight, place, n_groups, shape):
+    """Return the `SoftmaxRows` of groups, whose numbers are in order."""
+    bounds = np.searchsorted(place, np.arange(n_groups + 1))
+    weight = np.empty(0) if weight is None else weight
+    return SoftmaxRows(rows, numbers, weight, bounds, shape)
 
 
 class SoftmaxRows:

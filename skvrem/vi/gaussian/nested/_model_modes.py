@@ -118,6 +118,20 @@ class Quadratic(NamedTuple):
         parts = (own + one for own, one in zip(self[3:], rest, strict=True))
         return Quadratic(*self[:2], self.level + float(first), *parts)
 
+    def without(self, some, empty):
+        """Return it without some rows, of groups that share nothing.
+
+        Where these have more curvature than it, as it errs, none is left; and nothing
+        of groups that are `empty` without.
+        """
+        left = self.plus(some.scaled(-1.0))
+        values, axes = np.linalg.eigh(left.hessian)
+        values = np.maximum(values, 0.0)[:, None]
+        hessian = (axes * values) @ axes.swapaxes(1, 2)
+        gradient = np.where(empty[:, None], 0.0, left.gradient)
+        hessian[empty] = 0.0
+        return left._replace(gradient=gradient, hessian=hessian)
+
 
 class Modes(NamedTuple):
     """Coefficients of largest density given the scales, at s points at once.
