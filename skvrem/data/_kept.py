@@ -49,17 +49,15 @@ class KeptRows(NamedTuple):
             parts = [joined(*both) for both in zip(before, parts, strict=True)]
             ids = None if groups is None else joined(self.groups, groups)
         *parts, keys, share = parts
-        place = np.zeros(len(keys), int)
-        if ids is not None:
-            place = np.unique(ids, return_inverse=True)[1]
-        order = np.lexsort((keys, place))
-        n_rows = np.bincount(place)
-        rank = np.arange(len(keys)) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
-        kept = np.sort(order[rank < most])  # copies, as users may use arrays again
-        total = np.rint(np.bincount(place, share))
-        share = (total / np.minimum(n_rows, most))[place[kept]]
+        if ids is None:
+            kept = np.arange(len(keys))  # copies, as users may use arrays again
+            if len(keys) > most:
+                kept = np.sort(np.argpartition(keys, most)[:most])
+            share = np.full(len(kept), (n_seen + n) / len(kept))
+        else:
+            kept, share = _of_each(ids, keys, share, most)
+            ids = ids[kept]
         parts = (part[kept] for part in (*parts, keys))
-        ids = None if ids is None else ids[kept]
         return KeptRows(*parts, n_seen + n, share, ids)
 
     @property
@@ -74,6 +72,16 @@ class KeptRows(NamedTuple):
         weight = joined(self.weight * times, weights_of(data))
         rows = joined(self.rows, container(data.rows))
         return as_source(rows, weight), joined(self.targets, targets)
+
+
+def _of_each(ids, keys, share, most):
+    """Return which rows of groups are kept, at most so many of each, and shares."""
+    place = np.unique(ids, return_inverse=True)[1]
+    order, n_rows = np.lexsort((keys, place)), np.bincount(place)
+    rank = np.arange(len(keys)) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
+    kept = np.sort(order[rank < most])
+    total = np.rint(np.bincount(place, share))
+    return kept, (total / np.minimum(n_rows, most))[place[kept]]
 
 
 def weights_of(data):

@@ -380,7 +380,8 @@ class GaussianDropoutClassifier(
             )
         if not watch.ended:
             warn_not_converged(self, result)
-        for name in ("_moments", "_kept", "_begun", "_rows", "validation_scores_"):
+        stream = "_moments", "_kept", "_begun", "_curvature"
+        for name in (*stream, "_rows", "validation_scores_"):
             vars(self).pop(name, None)
         if not remote:
             self._rows = rows, numbers, weight
@@ -477,8 +478,10 @@ class GaussianDropoutClassifier(
         steps of minibatches visit new rows and those kept, fifty times as many as are
         new, with the optimizer's moments: those of "stochastic" and "adam" where the
         fit makes full passes. As long as all rows are kept, it begins anew with a class
-        that is new, and where rows have become twice as many; without hidden layers, by
-        full passes, where they are a tenth more.
+        that is new, and where rows have become twice as many. Without hidden layers
+        full passes fit all rows with a class that is new and where they are a tenth
+        more, as long as all are kept; a batch between makes one step of its own, along
+        the curvature of the last fit.
 
         Goes on from a `fit`, whose rows are seen again unless it has been pickled. The
         posterior of earlier batches is not the prior of later ones, as its standard
@@ -517,33 +520,41 @@ class GaussianDropoutClassifier(
         known = stream_classes(self, classes)
         rows, numbers, weight = self._open(X, y, sample_weight, first, known)
         batch, before = as_source(rows, weight), self._kept_before()
-        data, targets = before.beside(batch, numbers)
         earlier = 0 if first else self.n_samples_seen_
         seen, here = earlier + len(rows), before.n_seen + len(rows)
-        begun, n_new, hidden = (
-            vars(self).get("_begun", earlier),
-            len(rows),
-            hidden_sizes(self),
-        )
+        begun, hidden = vars(self).get("_begun", earlier), hidden_sizes(self)
+        n_new = len(rows)
         new_class = not np.isin(numbers, before.targets).all()
         grown = seen >= (GROWTH if hidden else LINEAR_GROWTH) * begun
         # Of a pickled fit not all are here.
-        complete = here == seen == data.n_units
+        complete = here == seen == len(before.keys) + len(rows)
         anew = first or (complete and (new_class or grown))
-        whole = complete and (seen <= FULL_ROWS or (anew and not hidden))
-        plan = plan_dropout(self, data.n_units, len(known), stream=not whole)
+        curvature, made = vars(self).get("_curvature"), {}
+        # A batch makes a step of its own between fits to all rows.
+        alone = curvature is not None and complete and not anew
+        whole = complete and (seen <= FULL_ROWS if hidden else not alone)
+        data, targets = (batch, numbers) if alone else before.beside(batch, numbers)
         model = self._model(data, targets, seen / data.n_units)
+        point = Point(
+            Weights(np.empty(0) if first else self._weights(model.network)),
+            moments=vars(self).get("_moments"),
+        )
         # Of the number of rows, too, or all batches would draw the same.
         random = check_random_state(self.random_state)
         rng = np.random.default_rng([random.randint(2**31 - 1), seen])
-        if anew:
-            begun, n_new = seen, seen
+        if first or (anew and hidden):
             point = Point(Weights(self._random(model, rng)))
-        else:
-            vector = self._weights(model.network)
-            point = Point(Weights(vector), moments=vars(self).get("_moments"))
+        if anew:
+            begun = n_new = seen
         with threads(self.n_jobs):
-            point = self._moved(model, plan, point, n_new, seen, here / seen, rng)
+            if alone:
+                model.curvature = curvature
+                point = model.towards(point, seen)
+            else:
+                plan = plan_dropout(self, data.n_units, len(known), stream=not whole)
+                made = plan.attributes()
+                how = n_new, seen, here / seen, rng
+                point = self._moved(model, plan, point, *how)
             new = np.arange(data.n_units)[-len(rows) :]
             sums = model.total(point.parameters.vector, new, "loss")
             objective = model.objective(point, rescale(sums, 1.0 / batch.total_weight))
@@ -561,7 +572,8 @@ class GaussianDropoutClassifier(
             _kept=before.after(batch, numbers, KEPT),
             _begun=begun,
             _moments=point.moments,
-            **plan.attributes(),
+            _curvature=model.curvature if complete else None,
+            **made,
         )
 
     def _moved(self, model, plan, point, n_new, n_seen, share, rng):

@@ -413,6 +413,17 @@ class DropoutModel(PlainModel):
         direction = self.precondition(point, self.gradient(point, sums))
         return self.move(point, step * direction)
 
+    def towards(self, point, n_seen):
+        """Return the point after the step of a batch, the last rows of so many.
+
+        From the optimum of those before, along what the batch adds to the gradient.
+        """
+        vector = point.parameters.vector
+        sums = self.total(vector, np.arange(self.data.n_units), "full")
+        step = self.precondition(point, sums.gradient / self.total_weight)
+        moved = self.move(point, (self.data.n_units / n_seen) * step)
+        return moved._replace(moments=point.moments)
+
 
 class NetworkWork:
     """What an epoch of steps moves.
