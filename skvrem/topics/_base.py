@@ -472,7 +472,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         k = model.n_components
         shares = point.sums.totals[:k]
         return constants | {
-            "components_": np.ascontiguousarray(model.parameters(point).topics.T[:k]),
+            "components_": model.components(point),
             "topic_shares_": shares / (shares.sum() or 1.0),
             "_sums": np.ascontiguousarray(point.sums.toarray()[:, :k]),
         }

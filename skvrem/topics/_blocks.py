@@ -7,7 +7,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from skvrem.data import open_remote
-from skvrem.topics._documents import as_documents, take
+from skvrem.topics._documents import (
+    as_documents,
+    bits_of_words,
+    take,
+    words_of_bits,
+)
 from skvrem.topics._model import SomeWords
 from skvrem.utils._algebra import read_only, writeable
 from skvrem.utils._validation import check_block
@@ -204,9 +209,7 @@ class BatchFacts(NamedTuple):
 
 
 def _facts_of_batch(batch):
-    words, seen = batch.rows.words, np.zeros(batch.rows.n_features, bool)
-    seen[words] = True
-    return BatchFacts(batch.total_weight, np.packbits(seen))
+    return BatchFacts(batch.total_weight, bits_of_words(batch.rows))
 
 
 class DocumentVisit(NamedTuple):
@@ -231,8 +234,7 @@ class DocumentVisit(NamedTuple):
     @property
     def words(self):
         """Words that it has, ascending."""
-        bits = np.unpackbits(self.bits, count=self.n_features)
-        return np.flatnonzero(bits).astype(np.int32)
+        return words_of_bits(self.bits, self.n_features)
 
 
 class Nothing(NamedTuple):

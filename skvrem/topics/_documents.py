@@ -228,7 +228,7 @@ class CutPartition(MemoryPartition):
     def __init__(self, cut, ids, total_weight):
         self.cut, self.total_weight = cut, total_weight
         self.ids = [read_only(some) for some in ids]
-        self.words = [None] * len(ids)
+        self.words = [None] * len(ids)  # as bits
 
     def __len__(self):
         return len(self.ids)
@@ -249,9 +249,25 @@ class CutPartition(MemoryPartition):
 
     def batch(self, block):
         """Return a block."""
-        found = self.cut(self.ids[block], block, self.words[block])
-        self.words[block] = found.rows.words
+        ids, words = self.ids[block], self.words[block]
+        if words is not None:
+            return self.cut(ids, block, words_of_bits(*words))
+        found = self.cut(ids, block, None)
+        self.words[block] = bits_of_words(found.rows), found.rows.n_features
         return found
+
+
+def bits_of_words(rows):
+    """Return which words of the vocabulary `Counts` have, as bits."""
+    seen = np.zeros(rows.n_features, bool)
+    seen[rows.words] = True
+    return np.packbits(seen)
+
+
+def words_of_bits(bits, n_features):
+    """Return these words, ascending."""
+    words = np.flatnonzero(np.unpackbits(bits, count=n_features))
+    return read_only(words.astype(np.int32))
 
 
 def _tokens(counts, indptr, weight):

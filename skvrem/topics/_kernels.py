@@ -312,41 +312,45 @@ def _lay_out(counts, index, rows, b, moving, n_moving, new, t, m, work):
 
 
 @kernel(fastmath=REDUCE)
-def sum_over_words(w, index, indptr, at, rows, first, last, out):
-    """Σ_d w_dv t_dk rows_vk for words `first` to `last`.
+def sum_over_words(w, index, indptr, at, first, last, out):
+    """Σ_d w_dv t_dk for words `first` to `last`.
 
     Threads share the words, not the documents: every sum has one order and one place.
 
     Parameters
     ----------
     w, index : arrays of shape (n_nonzeros,)
+        Words ascend within documents.
     indptr : int64 array of shape (n_documents + 1,)
     at : array of shape (n_documents, K)
         t of every document.
-    rows : array of shape (n_words, K), or None for ones
     first, last : int
-    out : array of shape (n_words, K)
+    out : array of shape (last - first, K)
         Written: rows of these words.
     """
     K, width = at.shape[1], lanes(at)
     shares, sums = at.reshape(-1), out.reshape(-1)
-    for k in range(first * K, last * K, width):
+    for k in range(0, (last - first) * K, width):
         store(sums, k, splat(out.dtype.type(0.0)))
     for i in range(indptr.shape[0] - 1):
         low, high = indptr[i], indptr[i + 1]
         words, own_w = index[low:high], w[low:high]
-        for j in range(high - low):
-            v = words[j]
-            if v < first or v >= last:
-                continue
+        # The first of its words that is none of those before.
+        start, stop = 0, high - low
+        while start < stop:
+            middle = (start + stop) // 2
+            if words[middle] < first:
+                start = middle + 1
+            else:
+                stop = middle
+        for j in range(start, high - low):
+            v = words[j] - first
+            if v >= last - first:
+                break
             x = splat(own_w[j])
             for k in range(0, K, width):
                 added = fma(x, load(shares, i * K + k), load(sums, v * K + k))
                 store(sums, v * K + k, added)
-    if rows is not None:
-        factors = rows.reshape(-1)
-        for k in range(first * K, last * K, width):
-            store(sums, k, mul(load(factors, k), load(sums, k)))
 
 
 @kernel(fastmath=REDUCE)

@@ -4,6 +4,7 @@ A minibatch changes only the words that it touches. Rows of arrays start on cach
 for loops over short contiguous rows.
 """
 
+import mmap
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -30,7 +31,15 @@ TASK_WORK = 1_000_000
 SUM_WORDS = 4096
 TASK_WORDS = 2048
 # Numbers of words that are in memory at a time, where not all are needed at once.
-ROOM = 1 << 17
+ROOM = 1 << 16
+# Bytes that are worth pages of their own, and how the system is asked for them; Windows
+# needs no asking.
+LARGE = 1 << 20
+PRIVATE = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
+    if hasattr(mmap, "MAP_PRIVATE")
+    else {}
+)
 # Tokens that show how words are distributed.
 SAMPLE = 2000
 # In place of the words of a batch: the whole vocabulary.
@@ -122,12 +131,13 @@ class WordSums(NamedTuple):
         Returns
         -------
         parameters : ndarray of shape (n_words, K)
-            Not to be written to where topics were given, else nobody else's.
+            Nobody else's.
         """
-        if self.given is not None:
-            return take_rows(self.given, words)
-        n_features, width = self.deviation.shape
         dtype = self.deviation.dtype
+        if self.given is not None:
+            known = self.given
+            return take_rows(known, words) if words.size else pad(known, dtype)
+        n_features, width = self.deviation.shape
         found = padded_empty(len(words) or n_features, width, dtype)
         inverse = inverse.astype(dtype)
         self._project(found, dtype.type(mass), prior, inverse, words)
@@ -188,7 +198,7 @@ class WordSums(NamedTuple):
         totals = self.totals
         deviation = self.deviation
         if self.frozen:
-            deviation = padded_empty(*deviation.shape, deviation.dtype)
+            deviation = padded_empty(*deviation.shape, deviation.dtype, pages)
         np.multiply(self.deviation, self.parts[-1], out=deviation)
         if self.base is not None:
             deviation += self.base
@@ -266,9 +276,17 @@ class WordRows(Rows):
 
     __slots__ = ()
 
+    def __isub__(self, other):
+        """Take away the same rows, in place; see `RowsInParts`."""
+        if not isinstance(other, RowsInParts):
+            return super().__isub__(other)
+        other.take_from(self.values)
+        return self
+
     def toarray(self):
         """The array, zeros included, on cache lines."""
-        full = padded_zeros(self.n_rows, self.values.shape[1], self.values.dtype)
+        shape, dtype = (self.n_rows, self.values.shape[1]), self.values.dtype
+        full = padded_empty(*shape, dtype, pages)
         full[self.index] = self.values
         return full
 
@@ -277,6 +295,38 @@ class WordRows(Rows):
         factor = total.dtype.type(factor)
         sums, n_words = np.zeros(total.shape[1]), len(self.index)
         add_rows(total, sums, self.index, self.values, factor, 0, n_words)
+
+
+class RowsInParts(WordRows):
+    """Rows of words that are made where they are needed, some at a time.
+
+    Parameters
+    ----------
+    index, n_rows : as `WordRows`
+    make : callable
+        Returns the values from a first to a last.
+    parts : list of tuples (first, last)
+        All there are.
+    """
+
+    __slots__ = ("make", "parts")
+
+    def __init__(self, index, make, parts, n_rows):
+        self.index, self.make, self.parts, self.n_rows = index, make, parts, n_rows
+
+    @property
+    def values(self):
+        """All of them."""
+        return np.concatenate(list(parallel_map(lambda p: self.make(*p), self.parts)))
+
+    def take_from(self, values):
+        """Take them away from an array, in place."""
+
+        def take(part):
+            values[slice(*part)] -= self.make(*part)
+
+        for _ in parallel_map(take, self.parts):
+            pass
 
 
 def column_sums(array):
@@ -305,9 +355,21 @@ def padded_empty(n_rows, n_columns, dtype, make=np.empty):
     return buffer[skip : skip + n_rows * width].reshape(n_rows, width)
 
 
-def pad(array, dtype):
-    """Return a padded copy of a matrix, the new columns zero."""
-    result = padded_zeros(*array.shape, dtype)
+def pages(size, dtype):
+    """Return zeros in memory of their own, which goes back to the system with them.
+
+    Where large arrays that last lie among others that do not, the holes that these
+    leave are too small for the next large ones, and count for nothing.
+    """
+    n_bytes = size * np.dtype(dtype).itemsize
+    if n_bytes < LARGE:
+        return np.zeros(size, dtype)
+    return np.frombuffer(mmap.mmap(-1, n_bytes, **PRIVATE), dtype)
+
+
+def pad(array, dtype, make=np.zeros):
+    """Return a padded copy of a matrix, the new columns zero, as `make` makes zeros."""
+    result = padded_empty(*array.shape, dtype, make)
     result[:, : array.shape[1]] = array
     return result
 
@@ -331,31 +393,44 @@ def expected_counts(batch, w, at, rows):
     at : ndarray of shape (n_documents, K)
         t of the documents.
     rows : ndarray of shape (n_words, K), or callable
-        Where they are in memory for this alone, a function of words of the vocabulary
-        makes them, some at a time.
+        Written: the counts take their place. A function of words of the vocabulary
+        makes them, some at a time, where the counts are needed.
 
     Returns
     -------
     sums : WordRows, or ndarray where the batch has all words
     """
-    counts, known = batch.rows, None if callable(rows) else rows
-
-    def add(words):
-        sum_over_words(w, counts.index, counts.indptr, at, known, *words, sums)
-
+    counts, K = batch.rows, at.shape[1]
     n_words = len(counts.words) or counts.n_features
-    sums = padded_empty(n_words, at.shape[1], at.dtype)
-    for _ in parallel_map(add, cut_words(counts.index, n_words)):
-        pass
-    if known is None:
 
-        def multiply(*part):
-            words = counts.words[slice(*part)]
-            words = words if words.size else np.arange(*part, dtype=np.int32)
-            sums[slice(*part)] *= rows(words)
+    def sums(first, last):
+        found = padded_empty(last - first, K, at.dtype)
+        sum_over_words(w, counts.index, counts.indptr, at, first, last, found)
+        return found
 
-        map_chunks(multiply, n_words, ROOM // at.shape[1])
-    return word_rows(batch, sums)
+    # A part looks at all documents, which are to be near at hand for no more.
+    n_parts = max(thread_count(), n_words * K // max(ROOM, at.size))
+    n_parts = min(n_parts, n_words)
+    parts = list(pairwise(n_words * i // n_parts for i in range(n_parts + 1)))
+
+    if not callable(rows):
+
+        def multiply(part):
+            rows[slice(*part)] *= sums(*part)
+
+        for _ in parallel_map(multiply, parts):
+            pass
+        return word_rows(batch, rows)
+
+    def make(first, last):
+        words = counts.words[first:last]
+        words = words if words.size else np.arange(first, last, dtype=np.int32)
+        found = sums(first, last)
+        found *= rows(words)
+        return found
+
+    made = RowsInParts(counts.words, make, parts, counts.n_features)
+    return made if counts.words.size else made.values
 
 
 def cut_words(index, n_words):
@@ -432,7 +507,8 @@ class TopicPoint(NamedTuple):
 class WordModel(Averaging):
     """Topics from the averaged expected counts of words.
 
-    A model that inherits this defines ``of_topics(sums)``, and ``renew(own, sums)``
+    A model that inherits this defines ``of_topics(sums)``, ``parameters(point, words)``
+    with topics word by word (none named: all), and ``renew(own, sums)``
     where its points have something of their own.
 
     Parameters
@@ -510,6 +586,18 @@ class WordModel(Averaging):
         """Return the point without topics, which a whole step replaces."""
         width = point.sums.deviation.shape[1]
         return point._replace(sums=WordSums.of(padded_zeros(0, width, self.dtype)))
+
+    def components(self, point):
+        """Return the topics of a point, (n_components, n_features), not padded."""
+        k, n_features = self.n_components, point.sums.n_features
+        found = np.empty((k, n_features), self.dtype)
+
+        def fill(*part):
+            words = np.arange(*part, dtype=np.int32)
+            found[:, slice(*part)] = self.parameters(point, words).topics[:, :k].T
+
+        map_chunks(fill, n_features, TASK_WORDS)
+        return found
 
     def over_documents(self, kernel, batch, rounds, *arguments):
         """Run a kernel on ranges of documents; return its sum, and what it writes.

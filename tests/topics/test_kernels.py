@@ -1,5 +1,7 @@
 """Sums over the tokens of documents, and of words, against what they stand for."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.special import digamma
@@ -7,7 +9,7 @@ from scipy.special import digamma
 from skvrem.topics import _kernels as kernels
 from skvrem.topics import _model
 from skvrem.topics._documents import as_documents
-from skvrem.topics._model import pad, padded_zeros
+from skvrem.topics._model import WordRows, pad, padded_zeros
 from skvrem.utils._algebra import read_only
 
 DTYPES = [np.float64, np.float32]
@@ -22,6 +24,8 @@ def make(dtype, k, seed=0):
     n = indptr[-1]
     counts = rng.uniform(0.5, 5.0, n).astype(dtype)
     index = rng.integers(N_WORDS, size=n).astype(np.int32)
+    for a, b in pairwise(indptr):
+        index[a:b].sort()
     rows = pad(rng.uniform(size=(N_WORDS, k)), dtype)
     t = pad(rng.uniform(size=(12, k)), dtype)
     return read_only(counts), read_only(index), read_only(indptr), rows, t
@@ -58,16 +62,16 @@ def test_a_word_without_probability_does_not_divide_by_zero(dtype):
 @pytest.mark.parametrize("k", [3, 17, 40])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sum_over_words(dtype, k):
-    counts, index, indptr, rows, t = make(dtype, k)
+    counts, index, indptr, _, t = make(dtype, k)
     out = padded_zeros(N_WORDS, k, dtype) + dtype(7.0)  # written, not added to
     for first in range(0, N_WORDS, 4):
         last = min(first + 4, N_WORDS)
-        kernels.sum_over_words(counts, index, indptr, t, rows, first, last, out)
+        part = out[first:last]
+        kernels.sum_over_words(counts, index, indptr, t, first, last, part)
     expected = np.zeros(out.shape)
     for i in range(12):
         for j in range(indptr[i], indptr[i + 1]):
             expected[index[j]] += float(counts[j]) * t[i].astype(float)
-    expected *= rows
     np.testing.assert_allclose(out, expected, rtol=RTOL[dtype])
 
 
@@ -86,18 +90,28 @@ def test_rows_that_are_made_where_they_are_needed(all_words, room, rng, monkeypa
         asked.append(some)
         return phi[some]
 
+    expected, index = np.zeros((len(words), 16)), batch.rows.index
+    for i, (a, b) in enumerate(pairwise(batch.rows.indptr)):
+        np.add.at(expected, index[a:b], w[a:b, None] * at[i])
+    expected *= phi[words]
     known = _model.expected_counts(batch, w, at, phi[words])
     made = _model.expected_counts(batch, w, at, rows)
     values = (known, made) if all_words else (known.values, made.values)
     np.testing.assert_array_equal(*values)
+    np.testing.assert_allclose(values[0], expected)
     assert np.array_equal(np.concatenate(asked), words)
-    assert len(asked) == (1 if room > 16 else len(words))
+    n_parts = 1 if room > 16 else len(words) // batch.n_units
+    assert len(asked) == n_parts
+    if not all_words:
+        left = WordRows(words, phi[words], 40)
+        left -= made
+        np.testing.assert_array_equal(left.values, phi[words] - known.values)
 
 
 def test_sums_over_some_words_leave_the_others():
-    counts, index, indptr, rows, t = make(np.float64, 40)
+    counts, index, indptr, _, t = make(np.float64, 40)
     out = padded_zeros(N_WORDS, 40, np.float64)
-    kernels.sum_over_words(counts, index, indptr, t, rows, 2, 5, out)
+    kernels.sum_over_words(counts, index, indptr, t, 2, 5, out[2:5])
     assert out[2:5].any()
     assert not out[:2].any()
     assert not out[5:].any()

@@ -208,9 +208,9 @@ class LDAModel(WordModel):
         every = np.ones(len(sums.totals))
         return sums.parameters(words, self.n_tokens, self.word_prior, every)
 
-    def parameters(self, point):
-        """Return the parameters of a point."""
-        return Parameters(self._topics(point.sums, NO_WORDS))
+    def parameters(self, point, words=NO_WORDS):
+        """Return the parameters of a point (of some words)."""
+        return Parameters(self._topics(point.sums, words))
 
     def of_topics(self, sums):
         """Return minus the divergence of the topics, a token."""

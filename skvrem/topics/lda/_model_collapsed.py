@@ -458,11 +458,11 @@ class CollapsedLDAModel(WordModel):
         """Return nothing: the objective is the leave-one-out log-likelihood."""
         return 0.0
 
-    def parameters(self, point):
-        """Return λ, the prior and the expected counts."""
+    def parameters(self, point, words=NO_WORDS):
+        """Return λ (of some words), the prior and the expected counts."""
         every = np.ones(point.sums.deviation.shape[1])
         given = self.n_tokens, point.own.word_prior, every
-        return Parameters(point.sums.parameters(NO_WORDS, *given))
+        return Parameters(point.sums.parameters(words, *given))
 
 
 def _is_due(own):

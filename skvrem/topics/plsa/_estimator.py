@@ -11,7 +11,7 @@ from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.text import document_completion
 from skvrem.text._likelihood import completion_sums
 from skvrem.topics._base import TopicModel, scattered_tokens
-from skvrem.topics._model import padded_empty
+from skvrem.topics._model import padded_empty, pages
 from skvrem.topics.plsa._blocks import BlockPLSAModel
 from skvrem.topics.plsa._model import PLSAModel
 from skvrem.utils._columns import MatrixLike
@@ -285,7 +285,8 @@ class VRPLSA(TopicModel):
         if steps == "auto":
             steps = 1 if plan.name == "batch" else DOC_STEPS
         kind = BlockPLSAModel if self._remote else PLSAModel
-        return kind(*priors, mass, dtype, steps)
+        once = plan.name == "svrg" and not self._remote
+        return kind(*priors, mass, dtype, steps, once=once)
 
     def _start(self, model, topics, n_documents, stream=False):
         if stream:
@@ -304,7 +305,7 @@ class VRPLSA(TopicModel):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
         # topics, EM spends its first epochs on a plateau.
         k = self.n_components_
-        topics = padded_empty(data.n_features, k, data.dtype).T[:k]
+        topics = padded_empty(data.n_features, k, data.dtype, pages).T[:k]
         for topic in topics:  # all at once, in float64, would be the largest array
             drawn = rng.standard_gamma(1.0, data.n_features)
             topic[:] = drawn / drawn.sum()

@@ -37,7 +37,8 @@ def infer_topics(
     phi : array of shape (n_words, K)
         φ^b.
     theta, after : arrays of shape (n_rows, K)
-        Where the steps begin; where θ after the last step goes.
+        Where the steps begin; where θ after the last step goes, of shape (0, K) for
+        nowhere.
     prior : array of shape (K,)
         α.
     b : float
@@ -63,7 +64,7 @@ def infer_topics(
     sum_prior = zero
     for k in range(K):
         sum_prior += prior[k]
-    total = 0.0
+    total, keeps = 0.0, after.shape[0] > 0
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
         c, words, own_w = counts[low:high], index[low:high], w[low:high]
@@ -75,8 +76,9 @@ def infer_topics(
             # An empty document says nothing: the prior's mode, or where it was.
             log_prior = zero
             for k in range(K):
-                x = prior[k] / sum_prior if sum_prior > zero else t[k]
-                at[i, k] = after[doc, k] = x
+                at[i, k] = prior[k] / sum_prior if sum_prior > zero else t[k]
+            for k in range(K if keeps else 0):
+                after[doc, k] = at[i, k]
             for k in range(K):
                 log_prior += prior[k] * log(max(at[i, k], small))
             total += share * log_prior
@@ -108,6 +110,7 @@ def infer_topics(
         log_prior = log_likelihood = zero
         for k in range(K):
             at[i, k] = power[k]
+        for k in range(K if keeps else 0):
             after[doc, k] = g[k]
         for k in range(K):
             log_prior += prior[k] * log(max(t[k], small))

@@ -16,7 +16,6 @@ Eq. (5) to θ as to φ would multiply the change of a document by the number of
 minibatches, and θ would leave the simplex; the fixed points are the same.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ from skvrem.topics._model import (
     expected_counts,
     pad,
     padded_zeros,
+    pages,
     take_rows,
 )
 from skvrem.topics.plsa import _kernels as kernels
@@ -64,15 +64,17 @@ class PLSAModel(WordModel):
     Parameters are those of `WordModel`: α and β, the tokens that the objective is
     divided by, and most EM steps on a document a visit, which end where one changes θ
     by less than the tolerance, in sum. A point's own are θ as of the last `recentre`,
-    and θ of the documents visited since, the next one.
+    and θ of the documents visited since, the next one. They are one array where an
+    epoch visits every document `once` and full passes are of anchors.
     """
 
     #: Sums over words, without the dot products and the steps on θ.
     recall_passes = 0.5
 
-    def __init__(self, doc_prior, word_prior, n_tokens, *args, **kwargs):
+    def __init__(self, doc_prior, word_prior, n_tokens, *args, once=False, **kwargs):
         super().__init__(doc_prior, word_prior / n_tokens, n_tokens, *args, **kwargs)
         self.loses_words = not self.word_prior.any(axis=1).all()
+        self.recalls_first = once
 
     def start(self, parameters):
         """Return the point of the given parameters.
@@ -84,14 +86,17 @@ class PLSAModel(WordModel):
             padded already.
         """
         topics, theta = parameters
-        topics = pad(topics, self.dtype)
+        topics = pad(topics, self.dtype, pages)
         sums = WordSums.of(topics, 1.0 / self.n_components, given=topics)
         own = self._before_and_after(theta)
         return TopicPoint(sums, own, self.of_topics(sums), settled=True)
 
     def _before_and_after(self, theta):
-        theta = pad(theta, self.dtype)
-        return theta, theta.copy()
+        return self._beside(pad(theta, self.dtype))
+
+    def _beside(self, theta):
+        """Return θ, and where visits write those that they find."""
+        return theta, theta if self.recalls_first else theta.copy()
 
     def resume(self, sums, n_documents):
         """Return the point of statistics, for documents never seen.
@@ -104,7 +109,7 @@ class PLSAModel(WordModel):
         """
         theta = self.uniform(n_documents)
         sums = WordSums.of(pad(sums, self.dtype))
-        return TopicPoint(sums, (theta, np.empty_like(theta)))
+        return TopicPoint(sums, self._beside(theta))
 
     def pack(self, point):
         """Return the point without θ that the next visits find."""
@@ -112,13 +117,12 @@ class PLSAModel(WordModel):
 
     def unpack(self, point):
         """Return the point with room for them."""
-        return point._replace(own=(*point.own, np.empty_like(*point.own)))
+        return point._replace(own=self._beside(*point.own))
 
     def refill(self, point, data):
         """Return the point with θ that are best for its topics, and the passes made."""
         (batch,) = data.chunks().batches
-        own = self.found_anew(point, batch)
-        return point._replace(own=(own, np.empty_like(own))), 1.0
+        return point._replace(own=self._beside(self.found_anew(point, batch))), 1.0
 
     def found_anew(self, point, batch):
         """Return θ that are best for the topics of a point."""
@@ -138,13 +142,16 @@ class PLSAModel(WordModel):
 
     def remember(self, point, batch, beta):
         """Return the sums at θ as it stands, and the tokens' weights there."""
+        theta, after = point.own
+        if self.recalls_first:  # an anchor moves nothing
+            point = point._replace(own=(theta, after[:0]))
         sums, w = self._visit(point, batch, beta, 1)
-        return sums, (w, point.sums, point.own[0], beta)
+        return sums, (w, point.sums, theta, beta)
 
     def recall(self, memory, point, batch):
         """Return the sums where `memory` was made: weights times θ times φ of then."""
         w, sums, theta, beta = memory
-        phi = partial(self._topics, sums, beta=beta, seen=True)
+        phi = self._topics_of(sums, beta, seen=True)
         theta = _temper(take_rows(theta, batch.ids), beta)
         return Statistics(expected_counts(batch, w, theta, phi), 0.0)
 
@@ -178,24 +185,32 @@ class PLSAModel(WordModel):
         return self.over_documents(kernel, batch, n_steps, *shares, *options)
 
     def _topics(self, sums, words, beta, seen=False):
-        """M step for the words (none named: all): φ^b, φ_kv ∝ s_kv + β_kv.
+        """M step for the words (none named: all): φ^b, φ_kv ∝ s_kv + β_kv."""
+        return self._topics_of(sums, beta, seen)(words)
+
+    def _topics_of(self, sums, beta, seen=False):
+        """Return the M step as a function of words.
 
         Words that are `seen` in documents are possible: without a prior a start or a
         stream may have brought none of them, and EM would leave them at zero.
         """
         total = sums.totals + self.prior_totals(sums.n_features)
         inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
-        topics = sums.parameters(words, 1.0, self.word_prior, inverse)
-        if sums.given is None:
-            # Without a prior a topic can lose every token: any distribution will do.
-            lost = np.flatnonzero(total[: self.n_components] <= 0.0)
-            topics[:, lost] = 1.0 / sums.n_features
-        if seen and self.loses_words:
-            impossible = ~topics.any(axis=1)
-            if impossible.any():
-                topics = pad(topics, self.dtype)
-                topics[impossible, : self.n_components] = LEAST_PROBABILITY
-        return _temper(topics, beta)
+        lost = np.flatnonzero(total[: self.n_components] <= 0.0)
+
+        def topics_of(words):
+            topics = sums.parameters(words, 1.0, self.word_prior, inverse)
+            if lost.size and sums.given is None:
+                # Without a prior a topic can lose every token: any distribution will
+                # do.
+                topics[:, lost] = 1.0 / sums.n_features
+            if seen and self.loses_words:
+                impossible = ~topics.any(axis=1)
+                if impossible.any():
+                    topics[impossible, : self.n_components] = LEAST_PROBABILITY
+            return _temper(topics, beta)
+
+        return topics_of
 
     def renew(self, own, sums):
         """Return θ as last visited, and the other for the next visits to write to."""
@@ -213,9 +228,9 @@ class PLSAModel(WordModel):
 
         return sum(map_chunks(evaluate, len(sums.deviation), TASK_WORDS))
 
-    def parameters(self, point):
-        """Return the topics and shares of a point."""
-        return Parameters(self._topics(point.sums, NO_WORDS, 1.0), point.own[0])
+    def parameters(self, point, words=NO_WORDS):
+        """Return the topics (of some words) and shares of a point."""
+        return Parameters(self._topics(point.sums, words, 1.0), point.own[0])
 
 
 def uniform_shares(n_components, dtype, n_documents):

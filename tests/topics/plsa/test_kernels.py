@@ -245,7 +245,9 @@ def test_sums_over_words(dtype, weighted, b):
     out = padded_zeros(n_words, 20, dtype) + 7.0  # written, not added to
     rows = pad(phi[batch.rows.words] ** b, dtype)
     for part in ((0, 2), (2, n_words)):
-        sum_over_words(w, batch.rows.index, batch.rows.indptr, at, rows, *part, out)
+        sums = out[slice(*part)]
+        sum_over_words(w, batch.rows.index, batch.rows.indptr, at, *part, sums)
+    out *= rows
     gamma = oracle(batch, phi, theta, prior, b=b)[4]
     assert_close(out[:, :20], gamma[batch.rows.words], dtype, 10)
     assert not out[:, 20:].any()

@@ -661,8 +661,9 @@ def test_memory_is_that_of_the_parameters():
             assert in_transform < 0.15 * cube
 
 
-def test_svrg_keeps_three_arrays_of_topics():
+def test_svrg_keeps_three_arrays_of_topics(monkeypatch):
     """Of the last mean, the point and its anchor; of a nonzero one weight."""
+    monkeypatch.setattr(topics_model, "LARGE", 1 << 40)  # traced, as all are then
     k, n, v = 96, 1000, 4000
     rng = np.random.default_rng(0)
     X = sp.csr_array(rng.poisson(0.05, (n, v)).astype(np.float32))
@@ -676,12 +677,29 @@ def test_svrg_keeps_three_arrays_of_topics():
         tracemalloc.stop()
     (batch, *_) = as_documents(X).blocks(20, rng).batches
     topics, shares, of_batch = (4 * k * m for m in (v, n, len(batch.rows.words)))
-    kept = 3 * topics + 2 * shares + 4 * X.nnz
-    # A visit has sums of its words twice, and some rows of theirs; and its counts.
-    assert kept < peak < kept + 2 * of_batch + 4 * topics_model.ROOM + 700_000
+    kept = 3 * topics + shares + 4 * X.nnz
+    # A visit has sums of its words, and some of theirs of then; and its counts.
+    assert kept < peak < kept + of_batch + 12 * topics_model.ROOM + 300_000
 
 
-def test_random_topics_take_the_room_of_topics():
+def test_large_arrays_have_memory_of_their_own():
+    n = topics_model.LARGE // 4
+    for size, traced in ((n, False), (n - 1, True)):
+        tracemalloc.start()
+        try:
+            array = topics_model.pages(size, np.float32)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert (peak > topics_model.LARGE // 2) == traced
+        assert array.shape == (size,)
+        assert array.dtype == np.float32
+        assert not array.any()
+        array[:] = 1.0
+
+
+def test_random_topics_take_the_room_of_topics(monkeypatch):
+    monkeypatch.setattr(topics_model, "LARGE", 1 << 40)
     k, v = 96, 20_000
     data = as_documents(sp.csr_array(np.ones((2, v), np.float32)), dtype=np.float32)
     model = plsa(n_components=k)
