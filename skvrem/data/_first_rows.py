@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.data._reservoir import Reservoir, weight_of
+from skvrem.data._reservoir import FORGETS, Reservoir, weight_of
 from skvrem.data._source import as_source
 
 # Rows that a stream begins with: so many, and for each parameter, but no more.
 FEWEST, ROWS_A_PARAMETER, MOST = 1000, 2, 10_000
+# Steps (t + 1)^-1, with which all rows count the same.
+EQUAL = 1.0, 1.0
 # They are fitted again when they have become so many times as many.
 GROWTH = 2.0
 
@@ -47,6 +49,8 @@ class Begun(NamedTuple):
         None where the rows are all that it has brought.
     share : float
         Of such a batch, the rows of the step; at most 1.
+    decay : tuple (step_offset, step_decay), or None
+        Of its step, where it is not the estimator's.
     sample : callable or None
         ``sample(level, step_size)`` returns the `Reservoir` after the step.
     """
@@ -56,6 +60,7 @@ class Begun(NamedTuple):
     kept: FirstRows | None = None
     count: float | None = None
     share: float = 1.0
+    decay: Any = None
     sample: Any = None
 
     def keep(self, step):
@@ -71,7 +76,9 @@ def begin_stream(estimator, data, n_parameters, seen, rng):
     never leave. So the first rows are kept, and fitted again each time that they have
     doubled; the last time when there are enough for a start. From then on a uniform
     sample of so many rows is kept. Where a batch is explained far worse than those
-    before, as its rows are of kinds that had not come yet, it is fitted in its turn.
+    before, as its rows are of kinds that had not come yet, or the sample worse than it
+    was, as steps follow the order of the rows, it is fitted in its turn. If that helps
+    the rows have an order: each counts the same from then on.
 
     Parameters
     ----------
@@ -91,7 +98,7 @@ def begin_stream(estimator, data, n_parameters, seen, rng):
     enough = rows_of_a_start(n_parameters)
     before = vars(estimator).get("_first_rows")
     if seen and (before is None or data.remote):
-        size, sample = max(data.n_units, enough), None
+        size, decay, sample = max(data.n_units, enough), None, None
         reservoir = vars(estimator).get("_reservoir")
         if reservoir is not None and not data.remote:
 
@@ -99,8 +106,11 @@ def begin_stream(estimator, data, n_parameters, seen, rng):
                 return _fitted(estimator, as_source(rows, weight), rng)
 
             known, reservoir = reservoir.begin_again(estimator, seen, fitted)
+            if reservoir.equal and estimator.step_decay > FORGETS:
+                decay = EQUAL
             estimator, sample = known, partial(reservoir.after, data, seen)
-        return Begun(estimator, data, None, seen / size, data.n_units / size, sample)
+        how = seen / size, data.n_units / size, decay, sample
+        return Begun(estimator, data, None, *how)
     n_fitted = 0
     if before is not None:
         rows = np.concatenate([before.rows, data.rows])

@@ -508,10 +508,14 @@ class FactorialMixture(
         rows than those that were kept makes its share of a step. The prior of the
         components counts once for all rows seen so far. Goes on from a `fit`.
 
-        As many rows are kept later, a uniform sample of all. Where a batch is explained
-        far worse than those before, as of rows of a new kind, they are fitted too, at
-        most each time that the stream is a quarter longer, and the stream goes on from
-        there if that explains them better. Components may change their order when rows
+        Later 5,000 are kept, or those if they are more: a uniform sample of all. Where
+        a batch is explained far worse than those before, as of rows of a new kind, they
+        are fitted too, at most each time that the stream is a tenth longer, and the
+        stream goes on from there if that explains them better. So it does where they
+        are explained worse than they were, as steps follow rows that come sorted; it
+        looks each time that it is a quarter longer. From then on all rows count the
+        same, in steps of ``1 / (t + 1)``. With a `step_decay` of at most 0.5, whose
+        steps forget, neither is done. Components may change their order when rows
         that are kept are fitted; after a `fit` or `relabel` none are.
 
         Parameters
@@ -541,7 +545,8 @@ class FactorialMixture(
             dtype = dtype if first else self.components_.dtype
             n_parameters = int(self.n_components) * batch.n_features
             begun = begin_stream(self, batch, n_parameters, seen, rng)
-            known, data, how = begun.estimator, begun.data, {"share": begun.share}
+            known, data = begun.estimator, begun.data
+            how = {"share": begun.share, "decay": begun.decay}
             total = seen + batch.total_weight
             variance = known.noise_variance_
             model = self._model(total, dtype, variance, self.max_inner_iter)

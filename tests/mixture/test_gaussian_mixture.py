@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
 
 from skvrem import VRGaussianMixture
-from skvrem.data import as_source
+from skvrem.data import _reservoir, as_source
 from skvrem.exceptions import DataScaleWarning
 from skvrem.mixture._model import GaussianMixtureModel, Parameters
 
@@ -394,8 +394,33 @@ def test_a_stream_of_sorted_rows_comes_near(size):
         if start == 5000:
             stream = pickle.loads(pickle.dumps(stream))
     whole = VRGaussianMixture(10, random_state=0).fit(X)
-    assert whole.score(X) - stream.score(X) < 0.3
-    assert len(stream._reservoir.rows) == 1000
+    assert whole.score(X) - stream.score(X) < 0.1
+    assert len(stream._reservoir.rows) == 5000
+
+
+@pytest.mark.parametrize("size", [20, 500])
+def test_a_stream_sorted_by_a_feature_comes_near(size):
+    """No batch surprises: they come near one that steps have followed before."""
+    X = blobs(6000, k=5, spread=1.5)
+    whole = VRGaussianMixture(5, random_state=0).fit(X)
+    stream, order = clone(whole), np.argsort(X[:, 0])
+    for start in range(0, len(X), size):
+        stream.partial_fit(X[order[start : start + size]])
+    assert whole.score(X) - stream.score(X) < 0.1
+    assert stream._reservoir.ordered
+
+
+def test_a_stream_that_is_to_forget_does_not_begin_again():
+    X = blobs(5000, k=2) + np.linspace(0.0, 10.0, 5000)[:, None]
+    stream = VRGaussianMixture(2, step_size=0.5, step_decay=0.1, random_state=0)
+    plain = clone(stream)
+    for start in range(0, len(X), 100):
+        for one in (stream, plain):
+            one.partial_fit(X[start : start + 100])
+        if start > 1500:
+            calm = stream._reservoir._replace(surprised=False)
+            stream._reservoir, plain._reservoir = calm, None
+    np.testing.assert_array_equal(stream.means_, plain.means_)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -415,7 +440,8 @@ def test_a_stream_in_random_order_does_not_begin_again(seed):
         assert stream._reservoir.n_fitted > 4000
 
 
-def test_a_stream_keeps_a_uniform_sample():
+def test_a_stream_keeps_a_uniform_sample(monkeypatch):
+    monkeypatch.setattr(_reservoir, "SAMPLE", 1000)
     X = np.column_stack([np.arange(8000.0), blobs(8000)])
     stream = VRGaussianMixture(2, covariance_type="diag", random_state=0)
     for start in range(0, len(X), 50):
