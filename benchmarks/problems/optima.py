@@ -7,7 +7,7 @@ from sklearn.decomposition import PCA
 from benchmarks.harness.data import read
 from benchmarks.problems import mixtures
 
-__all__ = ["HELD_OUT", "MIXTURES", "bananas", "chain", "series", "skewed"]
+__all__ = ["HELD_OUT", "MIXTURES", "bananas", "chain", "clusters", "series", "skewed"]
 
 
 def letters(n=20_000):
@@ -166,6 +166,29 @@ def chain(seed):
         z[t + 1] = min(np.searchsorted(sums[z[t]], u), k - 1)
     X = means[z] + widths[z] * rng.normal(size=(n, d))
     return X, means, transmat, "diag" if rng.random() < 0.6 else "full"
+
+
+def clusters(seed):
+    """Draw rows of 3 to 25 clusters of a shape; return X, how many, covariance type.
+
+    Some are fitted with fewer or more components than there are.
+    """
+    rng = np.random.default_rng(seed)
+    k, d = int(rng.integers(3, 26)), int(rng.integers(2, 13))
+    n = int(np.exp(rng.uniform(np.log(1_500), np.log(30_000))))
+    y = rng.choice(k, n, p=rng.dirichlet(np.full(k, rng.choice([1.0, 3.0, 20.0]))))
+    means = rng.normal(0.0, rng.uniform(0.8, 3.0), (k, d))
+    factors = rng.normal(0.0, rng.uniform(0.1, 0.5), (k, d, d)) + np.eye(d)
+    shape = rng.choice(["normal", "tails", "skewed"])
+    if shape == "normal":
+        Z = rng.normal(size=(n, d))
+    elif shape == "tails":
+        Z = rng.standard_t(5.0, (n, d))
+    else:
+        Z = rng.gamma(2.0, size=(n, d)) - 2.0
+    X = means[y] + np.einsum("nij,nj->ni", factors[y], Z)
+    kind = str(rng.choice(["full", "diag", "full", "tied", "spherical"]))
+    return X, max(2, round(k * rng.choice([0.6, 1.0, 1.0, 1.4]))), kind
 
 
 def series(name):

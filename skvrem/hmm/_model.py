@@ -242,9 +242,13 @@ class HMMModel(Averaging):
         if emission.follows and not emission.exact:
             each = ROWS_A_PARAMETER * emission.n_parameters() // members.shape[1]
             picked, members = _thinned(picked, members, max(CLUSTER_ROWS, each))
-        share = members.sum(axis=1, keepdims=True)
+        else:
+            if "features" not in kept:
+                kept["features"] = rows.few_features(picked)
+            here["features"] = kept["features"]
+        share = np.einsum("ij->i", members)[:, None]
         every = np.broadcast_to(share / share.sum(), members.shape)
-        weight = SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None]
+        weight = SHARED * np.maximum(np.einsum("ij->j", members), 1.0)[:, None]
 
         def of_all(packed):
             # What no picked row holds must not be impossible in every state.
@@ -286,7 +290,8 @@ class HMMModel(Averaging):
             states = members.reshape(len(members), emission.n_states_, -1).sum(axis=2)
             collected = (rows.collect(picked, states, packed),)
         if "sums" not in kept:
-            kept["sums"] = rows.weighted_features(picked, members)
+            features = kept.get("features")
+            kept["sums"] = rows.weighted_features(picked, members, features)
         found = self.features.expand(kept["sums"])
         return emission.complete(found, packed, *collected)
 

@@ -15,7 +15,7 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 # known late, so that two go to their ends; steps of minibatches, which cost more, and
 # moves, which find more, are for one. L-BFGS begins where the metric is worth
 # something: after some epochs.
-STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (6, 2)), ((3, 4), (6, 1)), 6
+STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (4, 2)), ((3, 4), (4, 1)), 6
 # Of long data the first rung sees one row of so many, in stretches, but enough to tell
 # starts apart, and no more than fit in little memory beside a map.
 SAMPLED, FEWEST_SAMPLED, MOST_SAMPLED = 4, 25_000, 200_000

@@ -24,7 +24,7 @@ from skvrem.hmm._input import fitted_parameters
 from skvrem.hmm._model import Parameters
 from skvrem.hmm.clusters._model import nearest
 from skvrem.hmm.forward_backward._model_passes import Impossible
-from skvrem.solvers import Batch, Run, ranked_moves
+from skvrem.solvers import Batch, Run, ranked_moves, try_out
 
 # Rows that a start looks at, in runs.
 MOST_ROWS, RUN_ROWS = 20_000, 100
@@ -36,6 +36,8 @@ LLOYD_ITERATIONS = 20
 FEWEST_STATES, FAILURES, EPOCHS, TIMES = 5, 3, 8, 4
 # Posterior of a row that a state owns, and how many rows are split.
 OWNED, FEWEST_ROWS = 0.05, 20
+# Of a state's rows, how many it is split by; steps to the main axis of these.
+SPLIT_ROWS, POWER_STEPS = 1000, 5
 # Of a column whose variance is one: what a spheroid has at least.
 LEAST_VARIANCE = 1e-3
 TINY = 1e-12
@@ -280,7 +282,12 @@ def _lloyd(Z, n, method, known, rng):
     if known is not None:
         for state in np.unique(known[known >= 0]):
             centres[state] = Z[known == state].mean(axis=0)
-    for _ in range(LLOYD_ITERATIONS if method == "kmeans" else 1):
+    return _climbed(Z, centres, LLOYD_ITERATIONS if method == "kmeans" else 1, known)
+
+
+def _climbed(Z, centres, n_iterations=LLOYD_ITERATIONS, known=None):
+    """Return labels and centres after iterations of Lloyd's algorithm."""
+    for _ in range(n_iterations):
         labels, moved = nearest(Z, centres, known)
         if np.array_equal(moved, centres):
             break
@@ -351,19 +358,18 @@ class Moves:
         rng, passes = np.random.default_rng(0), 0.0
         # Half a nat for each parameter of a state is what it gains by fitting noise.
         own = self.model.n_parameters() / self.model.emission.n_states_
-        least = self._run(end.point, 0, rng).anchor.objective
+        least = self._run(end.point, rng).advance(0).anchor.objective
         least += 0.5 * own / self.seen.total_weight
         proposed = partial(_proposed, self.model, end.point.parameters)
         for parameters in self.sample.ask(proposed, rng):
-            run = self._run(self.model.start(parameters), EPOCHS, rng)
-            passes += self.share * run.passes
+            run = self._run(self.model.start(parameters), rng)
+            passes += self.share * try_out(run, EPOCHS, least).passes
             if run.anchor.objective > least:
                 return run.anchor.point, passes
         return None, passes
 
-    def _run(self, point, n_epochs, rng):
-        run = Run(self.model, Batch(), self.seen, point, tol=0.0, rng=rng)
-        return run.advance(n_epochs)
+    def _run(self, point, rng):
+        return Run(self.model, Batch(), self.seen, point, tol=0.0, rng=rng)
 
 
 def _proposed(model, parameters, sample, rng):
@@ -372,7 +378,7 @@ def _proposed(model, parameters, sample, rng):
     passes.forward()
     passes.backward()
     posteriors = np.asarray(passes.smoothed(), np.float64)
-    halves = [_halves(sample.Z, own, rng) for own in posteriors.T]
+    halves = [_halves(sample.Z, own) for own in posteriors.T]
     promise = np.array([gain for gain, _ in halves])[:, None]
     promise = promise - _losses(posteriors, posteriors.mean(axis=0))
     moves = islice(ranked_moves(promise), FAILURES)
@@ -382,14 +388,17 @@ def _proposed(model, parameters, sample, rng):
     ]
 
 
-def _moved(model, sample, posteriors, split, merged, half):
+def _moved(model, sample, posteriors, split, merged, centres):
     """Return parameters where a state is given up, and gets half of another."""
     members = posteriors.copy()
     members[:, merged] = 0.0
-    left = members.sum(axis=1, keepdims=True)
-    members = np.where(left > TINY, members / np.maximum(left, TINY), 1.0)
-    members[:, merged] = 0.0
-    members /= members.sum(axis=1, keepdims=True)
+    left = np.einsum("ij->i", members)[:, None]
+    lost = left[:, 0] <= TINY
+    members /= np.where(left > TINY, left, 1.0)
+    members[lost] = 1.0 / (members.shape[1] - 1)
+    members[lost, merged] = 0.0
+    half = np.flatnonzero(posteriors[:, split] > OWNED)
+    half = half[nearest(sample.Z[half], centres)[0] == 1]
     members[half, merged] = members[half, split]
     members[half, split] = 0.0
     return sample.parameters(model, members, members.argmax(axis=1))
@@ -401,22 +410,39 @@ def _losses(posteriors, weights):
     return len(posteriors) * np.log1p(-np.minimum(weights, 1.0 - TINY)) - rest
 
 
-def _halves(Z, own, rng):
-    """Return what two spheroids gain over one, and the rows of the second."""
+def _halves(Z, own):
+    """Return what two spheroids gain over one, and the means of the two."""
     rows = np.flatnonzero(own > OWNED)
     if len(rows) < FEWEST_ROWS:
-        return -np.inf, rows
+        return -np.inf, None
+    total = own[rows].sum()
+    if len(rows) > SPLIT_ROWS:
+        rows = rows[np.linspace(0, len(rows) - 1, SPLIT_ROWS).astype(np.int64)]
     Z, own = Z[rows], own[rows]
-    second = _lloyd(Z, 2, "kmeans", None, rng)[0] == 1
+    _, centres = _climbed(Z, _along_axis(Z))
+    second = nearest(Z, centres)[0] == 1
     densities = []
     for part in ~second, second:
         weight = own[part].sum()
         if weight < FEWEST_ROWS / 4:
-            return -np.inf, rows
+            return -np.inf, None
         log_density = _log_density(Z, Z[part], own[part])
         densities.append(log_density + np.log(weight / own.sum()))
     gain = own @ (np.logaddexp(*densities) - _log_density(Z, Z, own))
-    return float(gain), rows[second]
+    return float(gain) * total / own.sum(), centres
+
+
+def _along_axis(Z):
+    """Return two points on the main axis of rows, on either side of their mean."""
+    mean = Z.mean(axis=0)
+    Z = Z - mean
+    axis = np.ones(Z.shape[1])
+    for _ in range(POWER_STEPS):
+        # Not by BLAS, whose sums depend on the number of threads.
+        axis = np.einsum("ij,i->j", Z, np.einsum("ij,j->i", Z, axis))
+        axis /= max(np.sqrt(np.square(axis).sum()), TINY)
+    spread = np.sqrt(np.square(np.einsum("ij,j->i", Z, axis)).mean())
+    return mean + np.outer([-spread, spread], axis)
 
 
 def _log_density(Z, of, weight):

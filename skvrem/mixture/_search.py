@@ -10,8 +10,10 @@ from skvrem.data import as_source, draw
 from skvrem.mixture._moves import moves
 from skvrem.mixture._start import starting_parameters
 
-# Kinds of starts that take turns, after the one that was asked for.
-KINDS = "random_from_data", "k-means++", "random_from_data"
+# Kinds of starts that take turns, after the one that was asked for; and where rows are
+# few for so many parameters, of which the highest of like starts fits the most noise.
+KINDS = "random_from_data", "kmeans", "k-means++"
+FEW_ROWS_KINDS = "random_from_data", "k-means++", "random_from_data"
 # Rows that are searched: a part, but so many at least, and for each parameter; and the
 # most that are worth it.
 PART, FEWEST_ROWS, ROWS_A_PARAMETER, MOST_ROWS = 4, 7_000, 5, 50_000
@@ -44,7 +46,9 @@ def search(estimator, make, data, n_parameters, rng):
     passes : float
         Passes over all rows that it cost.
     """
-    kinds = [estimator.init_params, *islice(cycle(KINDS), solvers.STARTS - 1)]
+    few = data.n_weighted < ROWS_A_PARAMETER * n_parameters
+    others = islice(cycle(FEW_ROWS_KINDS if few else KINDS), solvers.STARTS - 1)
+    kinds = [estimator.init_params, *others]
     part = min(data.n_units // PART, MOST_ROWS)
     # Rows without weight are none.
     size = max(part, FEWEST_ROWS, ROWS_A_PARAMETER * n_parameters)

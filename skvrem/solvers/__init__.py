@@ -17,7 +17,13 @@ from skvrem.solvers._plan import (
 )
 from skvrem.solvers._run import Run, run
 from skvrem.solvers._runs import Runs, Whole
-from skvrem.solvers._search import STARTS, SearchResult, ranked_moves, search
+from skvrem.solvers._search import (
+    STARTS,
+    SearchResult,
+    ranked_moves,
+    search,
+    try_out,
+)
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stream import stream_step
 from skvrem.solvers._switch import AfterEpochs, Switch, WhenNoisy, WhenSlow
@@ -67,4 +73,5 @@ __all__ = [
     "run_starts",
     "search",
     "stream_step",
+    "try_out",
 ]

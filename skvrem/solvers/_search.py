@@ -9,10 +9,12 @@ from skvrem.solvers.estimate._batch import Batch
 from skvrem.utils._parallel import parallel_map
 
 # Of Gaussian mixtures (``python -m benchmarks run "starts"``): starts, their
-# epochs, and more for the best; trials of moves, how many in a row may fail, their
-# epochs.
+# epochs, and more for the best; trials of moves, how many in a row may fail, the most
+# epochs of one.
 STARTS, EPOCHS, MORE = 4, 6, 15
-TRIALS, FAILURES, TRIAL_EPOCHS = 12, 5, 6
+TRIALS, FAILURES, TRIAL_EPOCHS = 12, 5, 15
+# Epochs of a trial that are made whatever comes of them.
+SURE = 3
 # How often a part is given up, between two moves that are taken.
 MERGES = 2
 
@@ -66,15 +68,14 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
     found : SearchResult
     """
 
-    def run(model, point, n_epochs, seed, passes=0.0):
+    def run(model, point, seed, passes=0.0):
         rng = np.random.default_rng(seed)
-        fit = Run(model, Batch(), data, point, tol=0.0, rng=rng, passes=passes)
-        return fit.advance(n_epochs)
+        return Run(model, Batch(), data, point, tol=0.0, rng=rng, passes=passes)
 
     def enter(task):
         number, seed = task
         model, point, passes = start(number, np.random.default_rng(seed))
-        return run(model, point, EPOCHS, seed, passes)
+        return run(model, point, seed, passes).advance(EPOCHS)
 
     def n_degenerate(fit):
         return fit.model.n_degenerate(fit.anchor.point, data)
@@ -96,10 +97,11 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
             proposal = proposals.send(taken)
         except StopIteration:
             break
-        trial = run(best.model, proposal, TRIAL_EPOCHS, seeds[first])
-        tried.append(trial)
+        least = best.anchor.objective + gain
+        trial = run(best.model, proposal, seeds[first])
+        tried.append(try_out(trial, TRIAL_EPOCHS, least))
         failures, taken = failures + 1, None
-        higher = trial.anchor.objective > best.anchor.objective + gain
+        higher = trial.anchor.objective > least
         if higher and n_degenerate(trial) <= n_degenerate(best):
             best, failures, taken = trial, 0, trial.anchor.point
     rest = [
@@ -113,6 +115,33 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
     epochs[first] += sum(fit.n_iter for fit in tried)
     passes = sum(fit.passes for fit in entered + tried)
     return SearchResult(best.anchor.point, passes, scores, epochs, first, rest)
+
+
+def try_out(run, n_epochs, least):
+    """Make so many epochs, or fewer where `least` is out of reach.
+
+    That is where no epoch left reaches it though all gain as much as the last has.
+
+    Parameters
+    ----------
+    run : Run
+        Not begun.
+    n_epochs : int
+    least : float
+        Objective a unit.
+
+    Returns
+    -------
+    run : Run
+        The same.
+    """
+    run.advance(min(SURE, n_epochs))
+    while run.n_iter < n_epochs:
+        before, last = (epoch.objective for epoch in run.history[-2:])
+        if last + (n_epochs - run.n_iter) * (last - before) <= least:
+            break
+        run.advance(1)
+    return run
 
 
 def ranked_moves(promise):

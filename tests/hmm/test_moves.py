@@ -9,6 +9,7 @@ from scipy.stats import norm
 from skvrem import VRHMM
 from skvrem.hmm import Gaussian, Homogeneous, _plan, _start
 from skvrem.hmm._input import open_rows
+from skvrem.hmm.clusters._model import nearest
 
 
 def series(n_states, n_features, n, seed, stay=0.8):
@@ -49,10 +50,10 @@ def test_halves_gain_where_there_are_two():
     Z = rng.normal(size=(400, 2)) + np.outer(6.0 * side - 3.0, [1.0, 0.0])
     own = np.ones(400)
     own[:100] = 0.01  # of others
-    gain, half = _start._halves(Z, own, rng)
-    assert len(set(side[half])) == 1 and min(half) >= 100
-    assert len(half) == (side[100:] == side[half[0]]).sum()
-    rest = Z[100:]
+    gain, centres = _start._halves(Z, own)
+    second = nearest(Z, centres)[0] == 1
+    assert len(set(side[second])) == 1
+    rest, half = Z[100:], 100 + np.flatnonzero(second[100:])
 
     def density(rows):
         scale = np.sqrt(rows.var(axis=0) + _start.LEAST_VARIANCE)
@@ -62,9 +63,20 @@ def test_halves_gain_where_there_are_two():
     two = [density(rest[part]) * part.mean() for part in (second, ~second)]
     wanted = np.log(sum(two) / density(rest)).sum()
     assert gain == pytest.approx(wanted, rel=1e-6)
-    one = _start._halves(Z[side == 0], np.ones((side == 0).sum()), rng)[0]
+    one = _start._halves(Z[side == 0], np.ones((side == 0).sum()))[0]
     assert one < 0.2 * gain
-    assert _start._halves(Z, np.full(400, 0.01), rng)[0] == -np.inf
+    assert _start._halves(Z, np.full(400, 0.01))[0] == -np.inf
+
+
+def test_halves_of_many_rows_are_those_of_some(monkeypatch):
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(3000, 2)) + np.outer(8.0 * rng.integers(2, size=3000), [1, 1])
+    own = rng.uniform(0.2, 1.0, 3000)
+    some = _start._halves(Z, own)
+    monkeypatch.setattr(_start, "SPLIT_ROWS", 3000)
+    every = _start._halves(Z, own)
+    assert some[0] == pytest.approx(every[0], rel=0.05)
+    np.testing.assert_allclose(some[1], every[1], atol=0.3)
 
 
 @pytest.mark.parametrize("seed", [0, 6])

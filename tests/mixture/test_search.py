@@ -209,9 +209,16 @@ def beginning(X, means):
         ((2,), 10.0, "fail"),
     ],
 )
-def test_a_search_ends_where_moves_fail(better, gain, tried):
+def test_a_search_ends_where_moves_fail(better, gain, tried, monkeypatch):
     X, stuck, good = hills()
-    rng, asked = np.random.default_rng(0), []
+    rng, asked, made = np.random.default_rng(0), [], []
+
+    def watched(*given):
+        made.append(try_out(*given).n_iter)
+        return given[0]
+
+    try_out = _search_constants.try_out
+    monkeypatch.setattr(_search_constants, "try_out", watched)
 
     def moves(model, point, data, rng):
         while True:
@@ -226,10 +233,30 @@ def test_a_search_ends_where_moves_fail(better, gain, tried):
     assert sum(answer is not None for answer in asked) == (tried != "fail")
     epochs = np.full(solvers.STARTS, _search_constants.EPOCHS)
     epochs[found.number] += _search_constants.MORE
-    epochs[found.number] += many * _search_constants.TRIAL_EPOCHS
+    epochs[found.number] += sum(made)
+    # Trials that lead nowhere are given up before their end.
+    assert len(made) == many
+    assert made.count(_search_constants.TRIAL_EPOCHS) == (tried == "fail after 3")
     np.testing.assert_array_equal(found.epochs, epochs)
     # An epoch is a pass, and every run begins with one.
     assert found.passes == epochs.sum() + solvers.STARTS + many
+
+
+def test_trials_end_where_what_they_gain_will_not_do():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1))
+    model, point, data = start(X, [[0.0], [0.5], [1.0]], "diag")
+
+    def trial():
+        return solvers.Run(model, solvers.Batch(), data, point, tol=0.0, rng=rng)
+
+    run = trial().advance(3)
+    climb = [epoch.objective for epoch in run.history]
+    most = climb[-1] + 5 * (climb[-1] - climb[-2])
+    assert solvers.try_out(trial(), 8, most + 1e-9).n_iter == 3
+    assert solvers.try_out(trial(), 8, most - 1e-9).n_iter > 3
+    assert solvers.try_out(trial(), 8, climb[-1]).n_iter == 8
+    assert solvers.try_out(trial(), 2, np.inf).n_iter == 2
 
 
 def test_a_search_makes_so_many_trials_at_most():
@@ -424,6 +451,22 @@ def test_a_search_costs_passes_and_seconds(monkeypatch):
     monkeypatch.setattr(_estimator, "search", slow)
     history = VRGaussianMixture(3, random_state=0).fit(grid()).history_
     assert history["seconds"][0] >= 0.05 and history["passes"][0] > 24.0
+
+
+@pytest.mark.parametrize("n_rows", [80, 100])
+def test_starts_are_less_alike_where_rows_are_few(monkeypatch, n_rows):
+    """Than five a parameter, of which there are 18."""
+    X, seen = np.random.default_rng(0).normal(size=(n_rows, 2)), []
+
+    def watched(model, data, n_components, method, rng):
+        seen.append(method)
+        return begin(model, data, n_components, method, rng)
+
+    begin = _search.starting_parameters
+    monkeypatch.setattr(_search, "starting_parameters", watched)
+    VRGaussianMixture(3, random_state=0, n_jobs=1, tol=0.1).fit(X)
+    kinds = _search.FEW_ROWS_KINDS if n_rows < 90 else _search.KINDS
+    assert sorted(seen) == sorted(["kmeans", *kinds])
 
 
 def test_no_search_from_an_earlier_fit():

@@ -17,6 +17,8 @@ from skvrem.utils._parallel import row_chunks
 BLOCK = 1 << 20
 # Rows whose features are made at a time where some rows are looked at.
 FEATURE_ROWS = 1024
+# Numbers that are worth their memory where the same rows are looked at often.
+KEPT = 1 << 18
 # Rows that say which state has the widest density.
 SOME_ROWS = 256
 
@@ -121,15 +123,25 @@ class SequenceRows:
             self._some = np.vstack([np.ones(len(found)), found.T])
         return self._some
 
-    def weighted_features(self, selection, weights):
+    def few_features(self, selection):
+        """Return the features of some rows, None where they are too many to keep."""
+        if len(selection) * len(self.first) > KEPT:
+            return None
+        return self.features(selection)
+
+    def weighted_features(self, selection, weights, features=None):
         """Return the sums of features over rows that states have such weights in.
 
-        Weights are of shape (n_rows, n_states). Products of a few rows at a time: there
-        may be many of them. Families that follow their parameters have none.
+        Weights are of shape (n_rows, n_states), features what `few_features` has
+        returned. Products of a few rows at a time: there may be many of them. Families
+        that follow their parameters have none.
         """
         total = np.zeros((weights.shape[1], len(self.first)))
         for start, stop in row_chunks(0, len(selection), FEATURE_ROWS):
-            products = self.features(selection[start:stop])
+            if features is None:
+                products = self.features(selection[start:stop])
+            else:
+                products = features[start:stop]
             total += weights[start:stop].T @ products
         return total
 

@@ -282,9 +282,9 @@ class Homogeneous(Transitions):
 
     def start(self, before, after, inputs):
         """Return the starting values, from a guess of states that follow each other."""
-        counts = np.zeros(self._shares.allowed.shape)
-        np.add.at(counts, (before, after), 1.0)
-        return self.start_counts(counts)
+        shape = self._shares.allowed.shape
+        pairs = np.bincount(before * shape[1] + after, minlength=shape[0] * shape[1])
+        return self.start_counts(pairs.reshape(shape).astype(float))
 
     def start_counts(self, counts):
         """Return the starting values, from rough counts of transitions."""
