@@ -448,7 +448,7 @@ def classes_task(task, most=10_000):
     X, y = load(task)
     large = task == "mnist"
     model = BayesianLogisticRegression(
-        posterior="meanfield", fit_intercept=False, max_iter=40 if large else 500
+        1.0, posterior="meanfield", fit_intercept=False, max_iter=40 if large else 500
     ).fit(X, y)
     if large:  # as many rows as fit into memory, several times over
         X, y = X[:most], y[:most]

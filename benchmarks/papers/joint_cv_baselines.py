@@ -277,7 +277,7 @@ def main():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             best = BayesianLogisticRegression(
-                posterior="meanfield", fit_intercept=False, tol=1e-8
+                1.0, posterior="meanfield", fit_intercept=False, tol=1e-8
             ).fit(X, y.astype(int))
         print(f"{task}, {len(X)} x {X.shape[1]}, bound {best.elbo_:.3f}")
         figure_2(X, y, (200, 1000, 5000, 20_000), 2e-4, 2000)

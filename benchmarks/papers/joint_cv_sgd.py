@@ -32,7 +32,7 @@ def few_rows(name, most=5000):
     """Return a softmax regression of some rows of MNIST at their own posterior."""
     X, y = (part[:most] for part in load(name))
     model = BayesianLogisticRegression(
-        posterior="meanfield", fit_intercept=False, max_iter=100
+        1.0, posterior="meanfield", fit_intercept=False, max_iter=100
     ).fit(X, y)
     moments = model.coef_.T, model.coef_std_.T
     task = LinearTask(Dense(X), Softmax(10, most), y.astype(np.int32), *moments)

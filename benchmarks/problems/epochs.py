@@ -83,13 +83,13 @@ def fits_by_name():
         how = {"expectation": expectation}
         made = getattr(ours.vi, "MinibatchSteps", None)
         options |= how if made is None else {"steps": made(**how)}
-        bayes = partial(ours.BayesianLogisticRegression, **options)
+        bayes = partial(ours.BayesianLogisticRegression, 1.0, **options)
         fits[f"bayes two {solver} {expectation}"] = fit(bayes, X, two)
         if expectation == "mc":
             fits[f"bayes three {solver} mc"] = fit(bayes, X, classes)
         made = partial(ours.BayesianGLMRegressor, family="poisson", **options)
         fits[f"bayes poisson {solver} {expectation}"] = fit(made, X, count)
-    fits["bayes two batch"] = fit(ours.BayesianLogisticRegression, X, two)
+    fits["bayes two batch"] = fit(partial(ours.BayesianLogisticRegression, 1.0), X, two)
     for solver in ("stochastic", "svrg"):
         made = partial(ours.GaussianDropoutClassifier, solver=solver)
         fits[f"dropout {solver}"] = fit(made, X, two)

@@ -85,6 +85,7 @@ class Problem:
 
     def fit(self, **params):
         options = {"posterior": "meanfield", "fit_intercept": False, "n_jobs": 1}
+        options |= {"prior_scale": 1.0}
         model = BayesianLogisticRegression(random_state=0, **options | params)
         with quiet():
             return model.fit(self.X, self.y)
@@ -289,7 +290,7 @@ def warm_up():
 
 def fit(data, max_iter=60):
     BayesianLogisticRegression(
-        posterior="meanfield", fit_intercept=False, max_iter=max_iter, tol=10.0
+        1.0, posterior="meanfield", fit_intercept=False, max_iter=max_iter, tol=10.0
     ).fit(*data)
 """
 
@@ -340,7 +341,7 @@ def nodes(run, name, posterior, n):
     if run.quick:
         X, y = X[:: max(1, len(X) // 150)], y[:: max(1, len(X) // 150)]
     model = BayesianLogisticRegression(
-        posterior=posterior, fit_intercept=False, n_jobs=1, random_state=0
+        1.0, posterior=posterior, fit_intercept=False, n_jobs=1, random_state=0
     )
     with quiet():
         fit_iris = BayesianLogisticRegression(posterior=posterior, n_jobs=1).fit
@@ -372,7 +373,7 @@ OURS = """
 def fit(data):
     tol, max_iter = (0.1, 100) if k == 1 else (1.0, 8)
     BayesianLogisticRegression(
-        posterior="meanfield", fit_intercept=False, tol=tol, max_iter=max_iter
+        1.0, posterior="meanfield", fit_intercept=False, tol=tol, max_iter=max_iter
     ).fit(*data)
 """
 
@@ -400,8 +401,8 @@ def streams(run, name, order):
         numbers = np.random.default_rng(0).permutation(len(y))
     with quiet():
         warnings.simplefilter("ignore", StalledWarning)
-        whole = BayesianLogisticRegression(n_jobs=1).fit(X, y)
-        stream = BayesianLogisticRegression(n_jobs=1)
+        whole = BayesianLogisticRegression(1.0, n_jobs=1).fit(X, y)
+        stream = BayesianLogisticRegression(1.0, n_jobs=1)
         for batch in np.array_split(numbers, n_batches):
             stream.partial_fit(X[batch], y[batch], classes=np.unique(y))
     far = np.abs(stream.coef_ - whole.coef_) / whole.coef_std_

@@ -36,7 +36,7 @@ def logistic(jnp):
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=(200, 5)), np.ones(200)])
     y = (X @ rng.normal(size=6) + rng.logistic(size=200) > 0.0).astype(float)
-    model = BayesianLogisticRegression(intercept_prior_scale=1.0).fit(X[:, :-1], y)
+    model = BayesianLogisticRegression(1.0, intercept_prior_scale=1.0).fit(X[:, :-1], y)
 
     def density(z):
         eta = X @ z
@@ -49,7 +49,7 @@ def softmax(jnp):
     """Softmax regression, iris: contrasts."""
     X, y = load_iris(return_X_y=True)
     X = np.column_stack([StandardScaler().fit_transform(X), np.ones(150)])
-    model = BayesianLogisticRegression(intercept_prior_scale=1.0).fit(X[:, :-1], y)
+    model = BayesianLogisticRegression(1.0, intercept_prior_scale=1.0).fit(X[:, :-1], y)
 
     def density(z):
         eta = X @ z.reshape(3, 5).T

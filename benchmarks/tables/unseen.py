@@ -173,10 +173,10 @@ def regression(run):
 @group()
 def classification(run):
     """Log-loss, nats a row."""
-    learned = BayesianLogisticRegression(prior_scale="learn")
+    fixed = BayesianLogisticRegression(prior_scale=1.0)
     models = {
-        "BayesianLogisticRegression, prior_scale='learn'": learned,
         "BayesianLogisticRegression": BayesianLogisticRegression(),
+        "BayesianLogisticRegression, prior_scale=1.0": fixed,
         "LogisticRegression": LogisticRegression(max_iter=1000),
         "LogisticRegressionCV, 10 strengths": LogisticRegressionCV(
             scoring="neg_log_loss", max_iter=1000

@@ -35,7 +35,9 @@ def fit(model=None, X=None, **params):
 
 def twin(**params):
     X, y = logistic_problem()
-    return BayesianLogisticRegression(fit_intercept=False, tol=1e-6, **params).fit(X, y)
+    return BayesianLogisticRegression(1.0, fit_intercept=False, tol=1e-6, **params).fit(
+        X, y
+    )
 
 
 # Draws of full passes enough for two digits.
@@ -64,7 +66,7 @@ def test_equals_the_estimator_that_knows_more(model_class, posterior):
 def test_few_draws_are_controlled():
     """With fewer draws than parameters the second order is the control variate's."""
     X, y = logistic_problem(400, 12)
-    exact = BayesianLogisticRegression(fit_intercept=False).fit(X, y)
+    exact = BayesianLogisticRegression(1.0, fit_intercept=False).fit(X, y)
     few = VI(Logistic(X, y), steps=MinibatchSteps(n_draws=8), random_state=0)
     off = [
         np.abs(
@@ -81,7 +83,7 @@ def test_more_parameters_than_a_matrix_is_formed_for():
     X, y = logistic_problem(25, 1001)
     X = X / 25.0  # logits that are known to within 1.3 before any row
     exact = BayesianLogisticRegression(
-        fit_intercept=False, posterior="meanfield", tol=1e-4
+        1.0, fit_intercept=False, posterior="meanfield", tol=1e-4
     ).fit(X, y)
     for own, rtol in ((RichLogistic(X, y), 0.05), (Logistic(X, y), 0.25)):
         model = fit(own, steps=MinibatchSteps(n_draws=32), posterior="meanfield")

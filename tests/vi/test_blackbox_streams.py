@@ -70,7 +70,7 @@ def test_a_row_given_twice_equals_weight_two(posterior, solver):
 def test_weights_that_are_no_whole_numbers():
     X, y = logistic_problem()
     weight = np.random.default_rng(0).choice([0.25, 0.5, 2.0], 60)
-    exact = BayesianLogisticRegression(fit_intercept=False, tol=1e-6)
+    exact = BayesianLogisticRegression(1.0, fit_intercept=False, tol=1e-6)
     exact.fit(X, y, sample_weight=weight)
     model = VI(Logistic(X, y), random_state=0, steps=MinibatchSteps(n_draws=400))
     model.fit(sample_weight=weight)

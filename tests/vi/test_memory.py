@@ -24,7 +24,7 @@ def test_streams_end_near_a_fit_in_whatever_order(posterior, kept, layout, monke
     rows = data.normal(size=(1000, 4))
     p = 1.0 / (1.0 + np.exp(-rows @ [2.0, -1.0, 0.5, 0.0]))
     labels = (data.random(1000) < p).astype(int)
-    model = BayesianLogisticRegression(posterior=posterior)
+    model = BayesianLogisticRegression(1.0, posterior=posterior)
     whole = clone(model).fit(layout(rows), labels)
 
     def stream(order, begun=0):
@@ -58,7 +58,7 @@ def test_small_batches_add_up_to_a_move(posterior, begun, monkeypatch):
     p = 1.0 / (1.0 + np.exp(-rows @ [2.0, -1.0, 0.5, 0.0, 0.0]))
     labels = (rng.random(2000) < p).astype(int)
     order = np.argsort(labels, kind="stable")
-    model = BayesianLogisticRegression(posterior=posterior)
+    model = BayesianLogisticRegression(1.0, posterior=posterior)
     whole, stream = clone(model).fit(rows, labels), clone(model)
     order = np.concatenate([np.arange(begun), order[order >= begun]])
     if begun:

@@ -22,7 +22,7 @@ def rows(rng, kind):
     classes = 2 if kind == "two classes" else 3
     y = np.digitize(u, [0.0] if classes == 2 else [-1.0, 1.0])
     y[:classes] = np.arange(classes)
-    return X, y, BayesianLogisticRegression()
+    return X, y, BayesianLogisticRegression(1.0)
 
 
 KINDS = ["poisson", "gaussian", "two classes", "three classes"]
@@ -106,7 +106,7 @@ def test_warm_starts_and_streams_go_on(rng):
     again = model.set_params(warm_start=True).fit(X, y)
     assert again.n_iter_ == 1 < steps
     np.testing.assert_allclose(again.coef_, mean, atol=0.02)
-    stream = BayesianLogisticRegression()
+    stream = BayesianLogisticRegression(1.0)
     for part in (slice(0, 6), slice(6, None)):
         stream.partial_fit(X[part], y[part], classes=[0, 1])
     np.testing.assert_allclose(stream.coef_, mean, atol=0.15)

@@ -53,16 +53,20 @@ class BayesianLogisticRegression(
 
     Parameters
     ----------
-    prior_scale : float, array-like of shape (n_features,) or "learn", default=1.0
-        Standard deviation of the prior of the coefficients, whose mean is zero. For
-        features on one scale. It does not cover the intercept. "learn" follows the
-        units of the features, and has for standardised ones the scale of the highest
-        bound, under a log-normal prior of its own (median 1, spread 1), and a standard
-        deviation more; beyond 1,000 coefficients, in a stream and with groups it is 1.
+    prior_scale : "learn", float or array-like of shape (n_features,), default="learn"
+        Standard deviation of the prior of the coefficients, whose mean is zero. It does
+        not cover the intercept. "learn" follows the units of the features, and has for
+        standardised ones the scale of the highest bound, under a log-normal prior of
+        its own (median 1, spread 1), and a standard deviation more. Of more than 1,000
+        features it is one scale for all, and of more than 1,000 coefficients some of
+        the rows tell it; in a stream and with groups it is 1. A number is for features
+        on one scale.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
-    intercept_prior_scale : float, default=10.0
-        Standard deviation of the prior of the intercept.
+    intercept_prior_scale : float or "auto", default="auto"
+        Standard deviation of the prior of the intercept, about zero. "auto": that of
+        the logit where all features are at their means, ten, and of what their
+        coefficients take from there to zero; of a stream, by its first batch.
     groups : str or int, default=None
         Name or number of the column of X with the ids of groups that coefficients
         differ by, which is no feature then. None: ids come with the keyword ``groups``
@@ -138,8 +142,8 @@ class BayesianLogisticRegression(
         Below 0.7 the posterior is near the exact one; computed when asked for.
     converged_ : bool
     n_iter_ : int
-    prior_scale_ : ndarray of shape (n_features,)
-        What was taken.
+    prior_scale_, intercept_prior_scale_ : ndarray of shape (n_features,), float
+        What was taken; the second with an intercept.
     groups_, n_group_samples_ : ndarray of shape (n_groups,)
         With groups: their ids, sorted, and rows. ``coef_`` and ``intercept_`` are the
         population's then.
@@ -196,10 +200,10 @@ class BayesianLogisticRegression(
 
     def __init__(
         self,
-        prior_scale: float | ArrayLike | Literal["learn"] = 1.0,
+        prior_scale: float | ArrayLike | Literal["learn"] = "learn",
         *,
         fit_intercept: bool = True,
-        intercept_prior_scale: float = 10.0,
+        intercept_prior_scale: float | Literal["auto"] = "auto",
         groups: str | int | None = None,
         varying: str | Sequence[str | int] = "intercept",
         population_scale: float = 1.0,

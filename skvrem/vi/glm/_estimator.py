@@ -53,16 +53,19 @@ from skvrem.vi.glm._evidence import of_predictors, width_of_prior
 from skvrem.vi.glm._groups import OF_GROUPS, ByGroup
 from skvrem.vi.glm._input import (
     REACH,
+    drawn_rows,
     reach_of_features,
     units_of_features,
     warn_unseen,
 )
 from skvrem.vi.glm._memory import FEW, Gram, Memory
-from skvrem.vi.glm._span import Span
+from skvrem.vi.glm._span import Span, in_own_basis
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # Draws of coefficients at once, for the shape of the importance weights.
 DRAWS_AT_ONCE = 50
+# Prior standard deviation of a logit where all features are at their means.
+WIDE_INTERCEPT = 10.0
 # Parameters that are above zero, where an estimator has them.
 POSITIVE = (
     "intercept_prior_scale",
@@ -137,30 +140,38 @@ class GaussianPosterior(
         """
         return prior
 
-    def _prior_of(self, data, targets):
+    def _prior_of(self, data, targets, learned=False):
         """Return a function that has the prior over the coefficients of a predictor.
 
         It takes the width of the prior of standardised coefficients, where that is
         learned.
         """
-        given, fixed = self.prior_scale, self.intercept_prior_scale
-        if among(given, self._prior_options):
+        wide = self.intercept_prior_scale
+        if among(self.prior_scale, self._prior_options):
+            fixed = np.ones(data.n_features)
+        else:
+            fixed = feature_scales(self, data.n_features)
+        centring = self.fit_intercept and among(wide, ("auto",))
+        if learned or centring:
+            centre, units = units_of_features(data)
+        if learned:
             # By its deviation a rare one, as of a category, had next to no prior.
-            mean, units = units_of_features(data)
-            units = np.maximum(units, reach_of_features(data, mean) / REACH)
+            units = np.maximum(units, reach_of_features(data, centre) / REACH)
+            if data.n_features > FULL_RANK:
+                units = np.full(data.n_features, np.sqrt(np.mean(np.square(units))))
         elif not data.remote:
-            warn_unseen(self, data)
+            warn_unseen(self, data, fixed)
 
         def prior_of(width=None):
-            if width is not None:
-                scale = width / units
-            elif among(given, self._prior_options):
-                scale = np.ones(data.n_features)
-            else:
-                scale = feature_scales(self, data.n_features)
+            scale = fixed if width is None else width / units
             self.prior_scale_ = scale
             if self.fit_intercept:
-                scale = np.append(scale, fixed)
+                # Zero is where the features' means, times their coefficients, lead to.
+                spread = wide
+                if centring:
+                    spread = np.hypot(WIDE_INTERCEPT, np.linalg.norm(scale * centre))
+                self.intercept_prior_scale_ = float(spread)
+                scale = np.append(scale, spread)
             return MeanField(np.zeros(scale.size), scale)
 
         return prior_of
@@ -247,6 +258,7 @@ class GaussianPosterior(
             check_spread(data)
         last = vars(self).get("posterior_") if go_on or self.warm_start else None
         new, memory, known = (data, targets), None, seen
+        learned = among(self.prior_scale, ("learn",)) and not stream
         if go_on:
             prior, dtype = self.posterior_, self.coef_.dtype
             memory = self._memory_before()
@@ -254,9 +266,8 @@ class GaussianPosterior(
                 prior, data, targets = memory.prior_and_rows(data, targets)
                 known = 0
         else:
-            prior_of = self._prior_of(data, targets)
+            prior_of = self._prior_of(data, targets, learned)
             prior = prior_of()
-        learned = among(self.prior_scale, ("learn",)) and not stream
         given = data, targets, prior, known
         prior = one = self._learn(*given, prior_of if learned else None)
         family = self._family(self, data.n_units, data.n_features)
@@ -285,11 +296,16 @@ class GaussianPosterior(
         mean, rows = self._first_mean(model, data, prior), data
         # Gaussian noise has been learned with the width.
         apart = isinstance(family, GaussianNoise)
-        if learned and prior.n_dim <= FULL_RANK and not apart:
-            whole = model_of(data, *given, "full")
-            start = whole.start(mean, data, rng)
-            width, near, family, passes = width_of_prior(whole, data, start, prior_of)
-            mean, one = near.parameters.mean, prior_of(width)
+        if learned and not apart:
+            if prior.n_dim <= FULL_RANK:
+                whole = model_of(data, *given, "full")
+                start = whole.start(mean, data, rng)
+                found = width_of_prior(whole, data, start, prior_of)
+                width, near, family, passes = found
+                mean = near.parameters.mean
+            else:
+                width = self._width_by_some(model_of, data, targets, prior_of, k, rng)
+            one = prior_of(width)
             prior = of_predictors(one, k)
             given = family, targets, prior, weight, intercept
             model = model_of(data, *given, *kind)
@@ -353,6 +369,30 @@ class GaussianPosterior(
             self._memory = self._memory_of(*new, prior, memory)
             if isinstance(self._memory, Memory) and (not go_on or data is not new[0]):
                 self._memory = self._memory._replace(about=self.posterior_)
+
+    def _width_by_some(self, model_of, data, targets, prior_of, k, rng):
+        """Return how wide the prior is of many coefficients, as some rows tell.
+
+        They know of as many coefficients as they are, those of their span.
+        """
+        base, intercept = prior_of(1.0), self.fit_intercept
+        size = FULL_RANK // k - intercept
+        rows, weight, targets = drawn_rows(data, targets, size, rng)
+        rows = in_own_basis(rows, base.scale[: data.n_features])
+        some = as_source(rows, weight)
+
+        def prior_in_span(width):
+            one, same = prior_of(width), np.full(len(rows), width)
+            of_others = one.mean[data.n_features :], one.scale[data.n_features :]
+            mean = np.append(np.zeros(len(rows)), of_others[0])
+            return MeanField(mean, np.append(same, of_others[1]))
+
+        prior = of_predictors(prior_in_span(1.0), k)
+        family = self._family(self, len(rows), len(rows))
+        about = family, targets, prior, some.total_weight, intercept
+        model = model_of(some, *about, "full")
+        start = model.start(self._first_mean(model, some, prior), some, rng)
+        return width_of_prior(model, some, start, prior_in_span)[0]
 
     @staticmethod
     def _better(model, rows, *points):

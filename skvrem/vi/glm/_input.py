@@ -7,12 +7,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import StandardScaler
 
-from skvrem.data import as_source, column_moments, open_remote
+from skvrem.data import as_source, column_moments, draw, open_remote
 from skvrem.data._batch import sparse
 from skvrem.exceptions import DataScaleWarning
 from skvrem.utils._reports import NAMED, outside
 from skvrem.utils._validation import check_block, check_columns_of, check_weighted
-from skvrem.vi.gaussian._guards import feature_scales
 
 # Deviations that features go from their means before a prior takes them for rare ones.
 REACH = 4.0
@@ -67,12 +66,22 @@ def _rows_of(data):
     return rows, weight
 
 
+def drawn_rows(data, targets, size, rng):
+    """Return some rows of a source, their weights or None, and their targets."""
+    units = draw(data.n_units, min(size, data.n_units), rng)
+    if data.remote:
+        batch = data.fetch(units)
+        return *_rows_of_block(batch), batch.targets
+    rows, weight = _rows_of(data)
+    return rows[units], None if weight is None else weight[units], targets[units]
+
+
 def units_of_features(data):
     """Return the means of features, and their standard deviations.
 
     Those of features that do not vary are one.
     """
-    if data.remote:
+    if data.remote or not data.sparse:
         moments = column_moments(data).weighted
         return moments.mean, np.where(moments.deviation > 0.0, moments.deviation, 1.0)
     rows, weight = _rows_of(data)
@@ -91,8 +100,8 @@ def reach_of_features(data, mean):
     return np.maximum(mean + ends[0], ends[1] - mean)
 
 
-def warn_unseen(estimator, data):
-    """Warn of columns in memory that a given prior lets hardly matter.
+def warn_unseen(estimator, data, prior_scale):
+    """Warn of columns in memory that a fixed prior lets hardly matter.
 
     Their spread is taken from some of the rows.
     """
@@ -100,7 +109,7 @@ def warn_unseen(estimator, data):
     some = as_source(rows[:: -(-data.n_units // LOOKED_AT)], None)
     mean, units = units_of_features(some)
     units = np.maximum(units, reach_of_features(some, mean) / REACH)
-    most = units * feature_scales(estimator, data.n_features)
+    most = units * prior_scale
     # A narrow prior of columns that vary is what was asked for; and many that vary by
     # little, as those of words, may move a logit together.
     least = np.maximum(most, units)
@@ -112,9 +121,9 @@ def warn_unseen(estimator, data):
         which = ", ".join(f"{names[j]} ({units[j]:.3g})" for j in found[:NAMED])
         more = f" and {found.size - NAMED} more" if found.size > NAMED else ""
         warnings.warn(
-            f"prior_scale={estimator.prior_scale} of {type(estimator).__name__} lets "
-            f"some columns of X hardly matter, as they vary by little: {which}{more}. "
-            "Scale the data (sklearn.preprocessing.StandardScaler), or give "
+            f"The prior of {type(estimator).__name__} lets some columns of X hardly "
+            f"matter, as they vary by little: {which}{more}. Scale the data "
+            "(sklearn.preprocessing.StandardScaler), or fit all rows with "
             "prior_scale='learn', which follows their units.",
             DataScaleWarning,
             stacklevel=outside(),

@@ -82,8 +82,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         standard deviation of the feature; both are those of the rows, in a stream of
         its first batch. "learn" has, in the place of 2.5, the width of the largest
         evidence (of counts, the highest bound), under a log-normal prior of its own
-        (median 1, spread 1), and a standard deviation more. Of more than 1,000
-        coefficients of counts, in a stream and with groups it is "auto".
+        (median 1, spread 1), and a standard deviation more. Of counts with more than
+        1,000 coefficients some of the rows tell it; in a stream and with groups it is
+        "auto".
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' standard deviation. What is
@@ -397,7 +398,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         scaler = StandardScaler().fit(targets[:, None], sample_weight=weight)
         return scaler.mean_[0], scaler.scale_[0], *known
 
-    def _prior_of(self, data, targets):
+    def _prior_of(self, data, targets, learned=False):
         mean, unit, centre, deviations = self._units(data, targets)
         given, wide = self.prior_scale, self.intercept_prior_scale
 

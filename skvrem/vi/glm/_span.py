@@ -17,6 +17,22 @@ from skvrem.data import as_source
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 
 
+def in_own_basis(rows, scale):
+    """Return rows as their coordinates in a basis of their span, of coefficients by S.
+
+    There are as many as rows, whose prior is that of the coefficients divided by S: the
+    rows :math:`R^T` but for a rotation, as the products of rows tell.
+    """
+    if sparse.issparse(rows):
+        scaled = sparse.csr_array(rows.multiply(scale))
+        products = (scaled @ scaled.T).toarray()
+    else:
+        scaled = rows * scale
+        products = scaled @ scaled.T
+    squares, axes = np.linalg.eigh(products)
+    return axes * np.sqrt(np.maximum(squares, 0.0))
+
+
 class Span:
     """Coefficients in the span of the rows.
 
