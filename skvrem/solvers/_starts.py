@@ -1,7 +1,8 @@
 """Fits from several starts, of which the best is kept."""
 
+import math
 import time
-from functools import partial
+from functools import cmp_to_key, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,10 @@ import numpy as np
 from skvrem.schedules import Constant
 from skvrem.solvers._history import joined
 from skvrem.solvers._run import Run
+
+# Objectives that differ by less, relative to them, are equal: sums of rows differ by so
+# much as the rows lie in one block or in many.
+ROUNDING = 1e-12
 
 
 class Start(NamedTuple):
@@ -84,7 +89,7 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         slot = entrant.slots[-1]
         find = partial(entrant.loss, result)
         unknown = slot is None or result.stopped  # the latter are not kept
-        return find() if unknown else slot.loss(find)
+        return *(find() if unknown else slot.loss(find)), entrant.number
 
     # One at a time, but in a race.
     entrants: Any = map(enter, range(progress.n_init))
@@ -92,7 +97,7 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         entrants = list(entrants)
         for entrant in entrants:
             entrant.advance(n_epochs)
-        entrants.sort(key=lambda entrant: see(entrant, entrant.pause()))
+        entrants.sort(key=lambda entrant: by_loss(see(entrant, entrant.pause())))
         for entrant in entrants[n_left:]:
             entrant.report.end()
             drop(entrant.slots)
@@ -102,10 +107,10 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     best: Any = None
     describe: Any = None
     kept: list = []
-    lowest = np.inf, np.inf
+    lowest: Any = None
     for entrant in entrants:
         result = entrant.finish()
-        loss = see(entrant, result)
+        loss = by_loss(see(entrant, result))
         if best is None or loss < lowest:
             drop(kept)
             lowest, best, kept = loss, result, entrant.slots
@@ -213,7 +218,7 @@ class _Entrant:
             left -= end.n_iter
             if not self.loss(led)[0]:  # what is degenerate has no part in the rest
                 end = joined([led, end], moved=True)
-            best = min(best, end, key=self.loss)
+            best = min(best, end, key=lambda result: by_loss(self.loss(result)))
         return best
 
     def _spent(self, result, passes):
@@ -240,6 +245,22 @@ class _Entrant:
             return result
         last = self._go_on(result, result.point)
         return joined([result, last.advance(left).result()])
+
+
+def _compare(one, other):
+    """Return whether one loss comes before (< 0) or after (> 0) another.
+
+    Losses are tuples of what is degenerate, the objective's negative, and a number that
+    decides between those that are equal but for rounding.
+    """
+    equal = math.isclose(one[1], other[1], rel_tol=ROUNDING, abs_tol=ROUNDING)
+    if one[0] == other[0] and equal:
+        one, other = one[2:], other[2:]
+    return -1 if one < other else int(one > other)
+
+
+#: Key of losses, to sort by and to compare.
+by_loss = cmp_to_key(_compare)
 
 
 def drop(slots):

@@ -347,6 +347,17 @@ def test_a_race_takes_no_more_epochs_than_there_are():
     assert attributes["init_epochs_"].tolist() == [3, 4, 4]
 
 
+@pytest.mark.parametrize("rungs", [(), ((1, 2),), ((1, 1),)])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_of_starts_that_are_equal_but_for_rounding_the_first_is_kept(rungs, sign):
+    """As that of sums depends on where rows lie."""
+    off = sign * 3e-15
+    _, attributes, _ = starts([0.0, 5.0, 5.0 + off, 5.0 - off], race(*rungs), 3)
+    assert attributes["at_"] == 8.0
+    _, attributes, _ = starts([0.0, 5.0, 5.0 + 1e-9], race(*rungs), 3)
+    assert attributes["at_"] == 8.0 + 1e-9
+
+
 def test_all_starts_are_long_without_a_lead():
     plan = solvers.Plan("main", Climbing("main"), Constant(0.5), 3)
     best, attributes, progress = starts([0.0, 5.0, 2.0], plan, 4)
