@@ -499,8 +499,9 @@ class VRGaussianMixture(
         are explained worse than they were, as steps follow rows that come sorted; it
         looks each time that it is a quarter longer. From then on all rows count the
         same, in steps of ``1 / (t + 1)``. With a `step_decay` of at most 0.5, whose
-        steps forget, neither is done. Components may change their order when rows
-        that are kept are fitted; after a `fit` or `relabel` none are.
+        steps forget, it begins again after such batches only, and its steps stay as
+        they are. Components may change their order when rows that are kept are fitted;
+        after a `fit` or `relabel` none are.
 
         Parameters
         ----------
