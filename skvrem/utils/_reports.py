@@ -289,6 +289,25 @@ NARROW, WIDE, FEW_SHARE, FEW = 2.0, 1e4, 0.01, 5.0
 NAMED, ROUNDING = 5, 1e-12
 
 
+def name_columns(which, values, names):
+    """Return names of columns, with what makes them worth it, the least first.
+
+    Parameters
+    ----------
+    which : ndarray of bool of shape (n_features,)
+    values : ndarray of shape (n_features,)
+    names : sequence of shape (n_features,)
+
+    Returns
+    -------
+    text : str
+    """
+    found = np.flatnonzero(which)
+    found = found[np.argsort(values[found], kind="stable")]
+    text = ", ".join(f"{names[j]} ({values[j]:.3g})" for j in found[:NAMED])
+    return f"{text} and {found.size - NAMED} more" if found.size > NAMED else text
+
+
 def warn_scale(
     estimator, reg_covar, variances, means, names, kind, parts, rows, narrow=False
 ):
@@ -322,13 +341,10 @@ def warn_scale(
     if reg_covar > DEFAULT and (reg_covar <= variances[varies]).any():
         rivals[:] = False
     if rivals.any():
-        found = np.flatnonzero(rivals)
-        found = found[np.argsort(variances[found], kind="stable")]
-        which = ", ".join(f"{names[j]} ({variances[j]:.3g})" for j in found[:NAMED])
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        which = name_columns(rivals, variances, names)
         warnings.warn(
             f"reg_covar={reg_covar:g} of {type(estimator).__name__} is more than "
-            f"{SHARE:.0%} of the variance of some columns: {which}{more}. It is added "
+            f"{SHARE:.0%} of the variance of some columns: {which}. It is added "
             "to their variances, so narrow "
             f"{kind}s cannot be told apart. Scale the data "
             "(sklearn.preprocessing.StandardScaler), or give a smaller reg_covar.",

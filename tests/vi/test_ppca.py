@@ -1,6 +1,7 @@
 """BayesianPPCA: derivatives, the bound, what it says of rows, by dense algebra."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import BayesianPPCA
+from skvrem.exceptions import DataScaleWarning
 from skvrem.vi.ppca._model import (
     PPCAModel,
     SecondMoments,
@@ -463,6 +465,20 @@ def test_little_noise_is_found():
         models.append(model)
     few, fewer = (model.components_std_ for model in models)
     np.testing.assert_allclose(few, fewer, rtol=0.03)
+
+
+def test_columns_that_the_least_noise_hides_are_told_of():
+    """As of costs beside shares; not those that are small for the noise that is."""
+    rng = np.random.default_rng(0)
+    X = rows(200, 6) * [1.0, 1.0, 1.0, 1.0, 1e6, 1e6]
+    X[:, 0] = 3.0  # does not vary
+    with pytest.warns(DataScaleWarning, match=r"nce: x[123] .*, x[123] [^x]*Scale"):
+        BayesianPPCA(2, random_state=0).fit(X)
+    quiet = X / X.std(axis=0).clip(1.0), X + 1e4 * rng.normal(size=X.shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for some in quiet:
+            BayesianPPCA(2, random_state=0).fit(some)
 
 
 def test_more_components_than_rows_tell_of_are_short():

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from skvrem.data import as_source, column_moments, draw, open_remote
 from skvrem.data._batch import sparse
 from skvrem.exceptions import DataScaleWarning
-from skvrem.utils._reports import NAMED, outside
+from skvrem.utils._reports import name_columns, outside
 from skvrem.utils._validation import check_block, check_columns_of, check_weighted
 
 # Deviations that features go from their means before a prior takes them for rare ones.
@@ -114,15 +114,13 @@ def warn_unseen(estimator, data, prior_scale):
     # little, as those of words, may move a logit together.
     least = np.maximum(most, units)
     together = max(1.0, np.sqrt(np.count_nonzero(least < LITTLE)))
-    found = np.flatnonzero(least * together < LITTLE)
-    if found.size:
-        found = found[np.argsort(most[found], kind="stable")]
+    little = least * together < LITTLE
+    if little.any():
         names = getattr(estimator, "feature_names_in_", np.arange(data.n_features))
-        which = ", ".join(f"{names[j]} ({units[j]:.3g})" for j in found[:NAMED])
-        more = f" and {found.size - NAMED} more" if found.size > NAMED else ""
+        which = name_columns(little, units, names)
         warnings.warn(
             f"The prior of {type(estimator).__name__} lets some columns of X hardly "
-            f"matter, as they vary by little: {which}{more}. Scale the data "
+            f"matter, as they vary by little: {which}. Scale the data "
             "(sklearn.preprocessing.StandardScaler), or fit all rows with "
             "prior_scale='learn', which follows their units.",
             DataScaleWarning,

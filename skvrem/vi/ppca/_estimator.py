@@ -1,6 +1,7 @@
 """Principal components with uncertainty: the scikit-learn shell."""
 
 import time
+import warnings
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
 from skvrem.data import averaged, lazily, of_dask, open_remote
+from skvrem.exceptions import DataScaleWarning
 from skvrem.utils._base import (
     ComponentsMixin,
     VersionedPickle,
@@ -20,8 +22,11 @@ from skvrem.utils._base import (
 )
 from skvrem.utils._columns import Given
 from skvrem.utils._reports import (
+    ROUNDING,
     CallbackSupportMixin,
     Progress,
+    name_columns,
+    outside,
     warn_not_converged,
     with_callbacks,
 )
@@ -52,6 +57,8 @@ TURNS, BOLD_TURNS = 50, 8
 DRAWN, PAIRS = 100_000, (4, 32)
 # Loadings whose covariance is kept track of.
 MOST_LOADINGS = 1000
+# Noise of so many times the least that is learnt would rather be less.
+AT_LEAST = 2.0
 # Variance of all columns under which noise would have an infinite precision.
 LEAST_TRACE = 1e-75
 
@@ -244,6 +251,9 @@ class BayesianPPCA(
         -----
         ConvergenceWarning
             If `max_iter` steps were not enough.
+        DataScaleWarning
+            If columns are in units so far apart that learnt noise, at its least, hides
+            some of them.
         """
         with whole_fit(self, CENTRE), solvers.checkpointed(self, X, sample_weight):
             self._fit(X, y, sample_weight)
@@ -279,6 +289,9 @@ class BayesianPPCA(
         -----
         ConvergenceWarning
             If `max_iter` steps were not enough.
+        DataScaleWarning
+            If columns are in units so far apart that learnt noise, at its least, hides
+            some of them.
         """
         with whole_fit(self, CENTRE):
             self._fit(X, y, sample_weight, go_on=hasattr(self, "components_"))
@@ -337,6 +350,8 @@ class BayesianPPCA(
             describe(result.point, result.objective),
             **result.attributes(),
         )
+        if learn and self.noise_variance_ < AT_LEAST * moments.least_noise:
+            self._warn_unseen(moments)
         if (root := self._joint_root()) is not None:
             scale = np.sqrt(np.einsum("ij,ij->i", root, root))
             scale = scale.reshape(self.components_.shape).astype(dtype)
@@ -356,6 +371,23 @@ class BayesianPPCA(
             raise ValueError(f"X has {data.n_units} sample(s), at least 2 are needed.")
         moments = data.chunks().reduce(_moments_of_block, _merged)
         return moments, data.n_units, data.dtype
+
+    def _warn_unseen(self, moments):
+        """Warn of columns that noise hides which is the least that can be learnt."""
+        variances = moments.diagonal
+        varies = variances > np.square(ROUNDING * moments.mean)
+        unseen = varies & (variances < moments.least_noise)
+        if not unseen.any():
+            return
+        which = name_columns(unseen, variances, feature_names(self))
+        warnings.warn(
+            f"{type(self).__name__} learns noise down to {moments.least_noise:.3g}, as "
+            "less cannot be told beside the widest columns of X. It hides those of a "
+            f"smaller variance: {which}. Scale the data "
+            "(sklearn.preprocessing.StandardScaler).",
+            DataScaleWarning,
+            stacklevel=outside(),
+        )
 
     def _run(self, model, began, report):
         """Find means and standard deviations in turns, until neither moves."""
