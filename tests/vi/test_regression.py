@@ -633,3 +633,17 @@ def test_what_is_wrong():
         BayesianGLMRegressor("gamma").fit(X, y)
     with pytest.raises(ValueError, match="noise_scale"):
         BayesianGLMRegressor(noise_scale=0.0).fit(X, y)
+
+
+@pytest.mark.parametrize("family", ["poisson", "negative-binomial"])
+def test_counts_of_more_columns_than_rows_are_foretold(family):
+    """Of a prior of 2.5 deviations of each column expected counts are without bound."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1100))
+    y = rng.poisson(np.exp(1.0 + X @ rng.normal(scale=0.02, size=1100)))
+    model = BayesianGLMRegressor(family, random_state=0, max_iter=60)
+    model.fit(X[:200], y[:200])
+    width = model.prior_scale_ * X[:200].std(axis=0)
+    np.testing.assert_allclose(width, width[0])
+    assert 0.005 < width[0] < 0.05
+    assert model.score(X[200:], y[200:]) > -0.05
