@@ -107,8 +107,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
         Of ``emission="gaussian"``; an object has its own.
     reg_covar : float or "auto", default="auto"
-        Added to the variances of ``emission="gaussian"``. "auto" is 1e-6 of the least
-        variance of a column that varies.
+        Added to the variances of ``emission="gaussian"``. "auto" is 1e-6 of the
+        variance of each column (of the least one if "spherical").
     transitions : Homogeneous, Hierarchical or Covariates, default=None
         Masks, fixed entries, starting values and priors of the transition matrix, or
         transitions that change with columns of X.

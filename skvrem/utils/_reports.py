@@ -316,7 +316,7 @@ def warn_scale(
     Parameters
     ----------
     estimator : estimator
-    reg_covar : float
+    reg_covar : float or ndarray of shape (n_features,)
         What is added to the variances.
     variances, means : ndarray of shape (n_features,)
         Of the columns of the data.
@@ -338,7 +338,7 @@ def warn_scale(
     """
     varies = variances > np.square(ROUNDING * np.abs(means))
     rivals = varies & (reg_covar > SHARE * variances)
-    if reg_covar > DEFAULT and (reg_covar <= variances[varies]).any():
+    if np.min(reg_covar) > DEFAULT and (reg_covar <= variances)[varies].any():
         rivals[:] = False
     if rivals.any():
         which = name_columns(rivals, variances, names)
@@ -357,9 +357,10 @@ def warn_scale(
     if not collapsed.any():
         return False
     which = ", ".join(f"{k} ({rows[k]:.3g} rows)" for k in np.flatnonzero(collapsed))
+    number = "" if np.ndim(reg_covar) else f"={reg_covar:g}"
     warnings.warn(
         f"Some {kind}s of {type(estimator).__name__} have collapsed onto single points "
-        f"or values, with no variance but reg_covar={reg_covar:g}, or the least of "
+        f"or values, with no variance but reg_covar{number}, or the least of "
         f"their family, along some direction at least: {which}. What they add to the "
         f"likelihood is that number's. Take fewer {kind}s, more starts (n_init) or a "
         "larger reg_covar, or look for rows that are repeated or rounded.",
@@ -376,12 +377,13 @@ def find_collapsed(reg_covar, variances, means, names, kind, parts, rows, narrow
     """
     varies = variances > np.square(ROUNDING * np.abs(means))
     wide = varies & (variances > WIDE * reg_covar)
-    if not reg_covar or not wide.any():
+    if not np.any(reg_covar) or not wide.any():
         return np.zeros(len(parts), bool) | narrow
     few = rows <= max(FEW, FEW_SHARE * rows.sum())
     # Of a point far from all others the variance is rounding, of the square of how far.
     rounding = 4.0 * np.finfo(float).eps * rows.sum() * variances[wide]
-    points = (parts[:, wide] <= NARROW * reg_covar + rounding).all(axis=1)
+    added = np.broadcast_to(reg_covar, variances.shape)[wide]
+    points = (parts[:, wide] <= NARROW * added + rounding).all(axis=1)
     return few & (rows > 0.5) & points | narrow
 
 

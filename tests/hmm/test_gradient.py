@@ -178,6 +178,10 @@ def test_families(name):
     check(*make(FAMILIES[name]))
 
 
+def test_variances_given_in_part():
+    check(*make(("real", hmm.Gaussian(covariance=[[1.0, NAN], [NAN, NAN]]))))
+
+
 @pytest.mark.parametrize(
     "name",
     [

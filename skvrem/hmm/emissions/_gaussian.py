@@ -16,7 +16,7 @@ from skvrem.utils._validation import among, check_options, check_real
 
 # Values, and variances, beyond which squares, and inverses, may be infinite.
 LARGEST, SMALLEST = 1e140, 1e-200
-# Of the least variance of a column, what is added to those of the states.
+# Of the variance of a column, what is added to that of the states.
 RELATIVE = 1e-6
 
 
@@ -28,8 +28,9 @@ class Gaussian(Emission):
     covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
         Variances, a matrix a state, one matrix for all, one variance a state.
     reg_covar : float or "auto", default="auto"
-        Added to the variances in the M step. "auto" is 1e-6 of the least variance of a
-        column that varies.
+        Added to the variances in the M step. "auto" is 1e-6 of the variance of each
+        column, so that units are all the same; of the least of a column that varies if
+        "spherical", and where a column does not vary.
     mean : array-like of shape (n_states, n_features), default=None
         Fixed means; NaN are free.
     covariance : array-like, default=None
@@ -109,7 +110,7 @@ class Gaussian(Emission):
         # Second moments about a common centre: what far-away data would cancel.
         with np.errstate(over="ignore", invalid="ignore"):
             self._centre, self._variance = moments(X)
-        #: `reg_covar`, as a number.
+        #: `reg_covar`, as a number, or one of each column.
         self.added = self._number_added()
         self._check_size(X)
         # What gradient methods measure lengths in.
@@ -166,8 +167,10 @@ class Gaussian(Emission):
             return self.reg_covar
         varies = np.sqrt(self._variance) > ROUNDING * np.abs(self._centre)
         varies &= np.isfinite(self._variance)
-        least = self._variance[varies].min() if varies.any() else 1.0
-        return RELATIVE * float(least)
+        least = float(self._variance[varies].min()) if varies.any() else 1.0
+        if self.covariance_type == "spherical":
+            return RELATIVE * least
+        return RELATIVE * np.where(varies, self._variance, least)
 
     def _check_size(self, X):
         """Raise a ValueError where squares leave what floating point can hold."""
@@ -482,10 +485,11 @@ class Gaussian(Emission):
         """Return the free coordinates."""
         mean, covariance = self._split(parameters)
         means = ((mean - self._centre) / self._width)[self._free_means()]
-        covariance = self._own(covariance)[self._free_covariances()]
+        covariance, spreads = self._own(covariance), self._free_covariances()
         if not self._dense:
             rest = np.maximum(covariance - self.added, EDGE * covariance)
-            return np.concatenate([means, SCALES["positive"].to(rest)])
+            return np.concatenate([means, SCALES["positive"].to(rest[spreads])])
+        covariance = covariance[spreads]
         factors = self._factors(covariance)
         diagonal = _diagonals(factors)
         diagonal[:] = np.log(diagonal)
@@ -514,14 +518,15 @@ class Gaussian(Emission):
         means, rest = vector[:cut], vector[cut:]
         column = np.nonzero(varies)[1]
         mean[varies] = self._centre[column] + self._width[column] * means
-        own = np.array(self._own(covariance))
+        own, spreads = np.array(self._own(covariance)), self._free_covariances()
         if not self._dense:
-            found = SCALES["positive"].back(rest) + self.added
+            added = np.broadcast_to(self.added, own.shape)[spreads]
+            found = SCALES["positive"].back(rest) + added
         else:
             factors = self._as_factors(rest) * self._width[:, None]
             found = factors @ factors.swapaxes(1, 2)
             found = found + self.added * np.eye(self.n_columns_)
-        own[self._free_covariances()] = found
+        own[spreads] = found
         return self._join(mean, np.broadcast_to(own, covariance.shape))
 
     def _as_factors(self, vector):
