@@ -36,6 +36,8 @@ RESEED_ROWS = 10_000
 # Rows that a component must have where there are no covariances of the columns, else
 # two for each row of the matrix and the mean.
 FEWEST_ROWS = 5
+# So many times as many are a class, whatever its width, where no other lies about it.
+CLASS = 2.5
 # Times `reg_covar`, the variance along some axis below which `reg_covar` is most of it.
 NARROW = 2.0
 # Share of the squared length of an axis that lies along columns of atoms.
@@ -310,13 +312,16 @@ class GaussianMixtureModel(Averaging):
         """Return how many components have too few rows, or no width but `reg_covar`.
 
         Their likelihood is high for no structure of the data, but of a covariance that
-        all share.
+        all share, and of a class of many rows in which a column is constant.
         """
         if self.covariance_type == "tied":
             return 0
         rows = point.parameters.weights * data.n_units
-        few = rows < self.fewest_rows(data.n_features)
-        return int((few | self.narrow(point, data, NARROW)).sum())
+        fewest = self.fewest_rows(data.n_features)
+        narrow = self.narrow(point, data, NARROW)
+        if self.covariance_type == "full" and narrow.any():
+            narrow &= (rows < CLASS * fewest) | ~self._apart(point)
+        return int(((rows < fewest) | narrow).sum())
 
     def narrow(self, point, data, wide):
         """Return which components have no width but `reg_covar` along some axis, bool.
@@ -368,15 +373,19 @@ class GaussianMixtureModel(Averaging):
         another one: a plane cut out of it, as by a value that comes again where
         measurements are rounded. Others may be classes in which a column is constant.
         """
-        k, d = point.parameters.means.shape
         if self.covariance_type != "full":
-            return np.zeros(k, bool)
+            return np.zeros(len(point.parameters.weights), bool)
+        few = point.parameters.weights * data.n_units < data.n_features + 0.5
+        return self.narrow(point, data, wide) & (few | ~self._apart(point))
+
+    @staticmethod
+    def _apart(point):
+        """Return which components, "full", have their means beside all others, bool."""
         means, factors = point.parameters.means, point.parameters.precisions_cholesky
-        apart = (means[:, None, None] - means[:, None]) @ factors
-        distances = np.square(apart[:, :, 0]).sum(axis=2)
+        away = (means[:, None, None] - means[:, None]) @ factors
+        distances = np.square(away[:, :, 0]).sum(axis=2)
         np.fill_diagonal(distances, np.inf)
-        few = point.parameters.weights * data.n_units < d + 0.5
-        return self.narrow(point, data, wide) & (few | (distances.min(axis=1) < d))
+        return distances.min(axis=1) >= means.shape[1]
 
     def reseed(self, point, data, rng, n_rows=None):
         """Re-seed components that have lost their rows where the density is lowest.

@@ -132,7 +132,7 @@ FITS = {
     **{
         f"BayesianLogisticRegression-{solver}": (
             BayesianLogisticRegression(
-                solver=solver, posterior="meanfield", random_state=0
+                1.0, solver=solver, posterior="meanfield", random_state=0
             ),
             (X, BINARY),
             {},
@@ -325,7 +325,8 @@ def test_the_bound_of_a_bayesian_regression(name, max_iter):
     *_, prior = fit._rows
     divergence = fit.posterior_.kl(prior)
     error = values.std() / np.sqrt(values.size)
-    assert abs(values.mean() - divergence - fit.elbo_) < 4.0 * error + 0.02
+    off = abs(values.mean() - divergence - fit.elbo_)
+    assert off < 4.0 * error + max(0.02, fit.elbo_error_)
 
 
 def test_a_vague_prior_on_separable_classes_ends_at_the_reported_bound():

@@ -286,6 +286,29 @@ def test_a_component_without_width_loses(kind):
     assert degenerate == [0, 1]
 
 
+def test_a_class_in_which_a_column_is_constant_does_not_lose():
+    """As of towns with one rate of tax: of many rows, and not among those of others."""
+    rng = np.random.default_rng(0)
+    for n_rows, at, degenerate in ((60, 6.0, 0), (15, 6.0, 1), (60, 0.0, 1)):
+        X = rng.normal(size=(600, 3))
+        X[:n_rows, :2] += at
+        X[:, 2] = np.round(X[:, 2], 1)  # no value is an atom
+        X[:n_rows, 2] = 0.5
+        parts = X[:n_rows], X[n_rows:]
+        widths = np.stack([np.cov(part.T) + 1e-6 * np.eye(3) for part in parts])
+        parameters = Parameters(
+            np.array([n_rows, 600.0 - n_rows]) / 600.0,
+            np.stack([part.mean(axis=0) for part in parts]),
+            widths,
+            np.stack([np.linalg.inv(np.linalg.cholesky(one)).T for one in widths]),
+        )
+        model, data = GaussianMixtureModel("full", 1e-6), as_source(X)
+        run = solvers.Run(
+            model, solvers.Batch(), data, model.start(parameters), tol=0.0, rng=rng
+        )
+        assert model.n_degenerate(run.advance(0).anchor.point, data) == degenerate
+
+
 @pytest.mark.parametrize("kind", ["full", "diag"])
 @pytest.mark.parametrize("column", ["codes", "zeros"])
 def test_components_of_one_atom_do_not_lose(kind, column, monkeypatch):
@@ -302,11 +325,12 @@ def test_components_of_one_atom_do_not_lose(kind, column, monkeypatch):
     point = run.advance(30).anchor.point
     assert model.n_degenerate(point, data) == 0
     assert not model.collapsed(point, data, 2.0).any()
-    # Of any other column, and as if there were no atoms, it does.
+    # Of any other column, and as if there were no atoms, it does, but for a class.
     for atoms in (np.roll(_model.atoms_of(data), 1, axis=1), np.full((1, 3), np.nan)):
         model, _, _ = start(X, means, kind)
         monkeypatch.setattr(_model, "atoms_of", lambda data, atoms=atoms: atoms)
-        assert model.n_degenerate(point, data) == (2 if column == "codes" else 1)
+        narrow = 2 if column == "codes" else 1
+        assert model.n_degenerate(point, data) == (narrow if kind == "diag" else 0)
 
 
 def test_a_column_of_codes_does_not_cost_the_default_its_optimum():

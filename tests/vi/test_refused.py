@@ -55,8 +55,8 @@ def test_features_that_are_far_but_can_be_told_apart():
     far = BayesianLogisticRegression(intercept_prior_scale=1e7).fit(R + 1e4, y)
     np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-3)
     constant = np.column_stack([R, np.full(N, 1e8)])
-    found = BayesianLogisticRegression(tol=1e-6).fit(constant, y).coef_[:, :3]
-    expected = BayesianLogisticRegression(tol=1e-6).fit(R, y).coef_
+    found = BayesianLogisticRegression(1.0, tol=1e-6).fit(constant, y).coef_[:, :3]
+    expected = BayesianLogisticRegression(1.0, tol=1e-6).fit(R, y).coef_
     np.testing.assert_allclose(found, expected, atol=1e-2)
 
 

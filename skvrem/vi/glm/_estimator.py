@@ -64,6 +64,8 @@ from skvrem.vi.glm._span import Span, in_own_basis
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # Draws of coefficients at once, for the shape of the importance weights.
 DRAWS_AT_ONCE = 50
+# A column varies that goes farther from its mean, relative to it.
+ROUNDING = 1e-12
 # Prior standard deviation of a logit where all features are at their means.
 WIDE_INTERCEPT = 10.0
 # Parameters that are above zero, where an estimator has them.
@@ -154,9 +156,12 @@ class GaussianPosterior(
         centring = self.fit_intercept and among(wide, ("auto",))
         if learned or centring:
             centre, units = units_of_features(data)
+            reach = reach_of_features(data, centre)
+            # What does not vary is an intercept of its own.
+            centre = np.where(reach > ROUNDING * np.abs(centre), centre, 0.0)
         if learned:
             # By its deviation a rare one, as of a category, had next to no prior.
-            units = np.maximum(units, reach_of_features(data, centre) / REACH)
+            units = np.maximum(units, reach / REACH)
             if data.n_features > FULL_RANK:
                 units = np.full(data.n_features, np.sqrt(np.mean(np.square(units))))
         elif not data.remote:
