@@ -13,6 +13,9 @@ from skvrem.utils._parallel import parallel_map
 # epochs of one.
 STARTS, EPOCHS, MORE = 4, 6, 15
 TRIALS, FAILURES, TRIAL_EPOCHS = 12, 5, 15
+# Starts that differ by less, in nats a unit, are one optimum: the first of them counts,
+# whatever the rounding.
+TIED = 1e-6
 # Epochs of a trial that are made whatever comes of them.
 SURE = 3
 # How often a part is given up, between two moves that are taken.
@@ -80,13 +83,12 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
     def n_degenerate(fit):
         return fit.model.n_degenerate(fit.anchor.point, data)
 
-    def loss(number):
-        fit = entered[number]
-        return n_degenerate(fit) > 0, -fit.anchor.objective
-
     seeds = rng.integers(2**63, size=n_starts).tolist()
     entered = list(parallel_map(enter, enumerate(seeds)))
-    first = min(range(n_starts), key=loss)
+    losses = [(n_degenerate(fit) > 0, -fit.anchor.objective) for fit in entered]
+    collapsed, least = min(losses)
+    tied = [loss <= (collapsed, least + TIED) for loss in losses]
+    first = tied.index(True)
     best = entered[first].advance(MORE)
     tried: list = []
     failures = 0
@@ -106,7 +108,7 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
             best, failures, taken = trial, 0, trial.anchor.point
     rest = [
         (number, entered[number].anchor.point)
-        for number in sorted(range(n_starts), key=loss)
+        for number in sorted(range(n_starts), key=losses.__getitem__)
         if entered[number] is not best
     ]
     scores = np.array([fit.anchor.objective for fit in entered])
