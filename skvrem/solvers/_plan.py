@@ -99,10 +99,12 @@ class Plan:
         return replace(self, rungs=((n_epochs, 1),))
 
     def leading(self):
-        """Return the solver of a start's first epochs, its own one in a race."""
-        if not self.rungs:
-            return self.solver
-        return deepcopy(self.solver) if self.lead is None else self.lead()
+        """Return the solver of a start's first epochs.
+
+        The start's own one: what it learns of the data goes with the start.
+        """
+        races = self.rungs and self.lead is not None
+        return self.lead() if races else deepcopy(self.solver)
 
     def keeps_sums(self, most_blocks):
         """Whether the sums of blocks are kept, of which so many fit in memory.

@@ -22,6 +22,7 @@ from skvrem.text._topics import (
 from skvrem.text._words import top_words
 from skvrem.topics._blocks import open_documents
 from skvrem.topics._documents import as_documents
+from skvrem.topics._model_arrays import places
 from skvrem.topics._number import BATCH_FACTOR, find_number
 from skvrem.topics._stream import STEP_TOKENS, begin
 from skvrem.utils._base import (
@@ -312,7 +313,11 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         UserWarning
             If `annealing_iter` is more than `max_iter`.
         """
-        with all_or_nothing(self), solvers.checkpointed(self, X, sample_weight):
+        with (
+            all_or_nothing(self),
+            solvers.checkpointed(self, X, sample_weight),
+            places.reused(),
+        ):
             self._fit(X, y, sample_weight)
         return self
 

@@ -4,7 +4,6 @@ A minibatch changes only the words that it touches. Rows of arrays start on cach
 for loops over short contiguous rows.
 """
 
-import mmap
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,13 +15,17 @@ from skvrem.topics._kernels import (
     parameters_of,
     sum_over_words,
 )
+from skvrem.topics._model_arrays import (
+    pad,
+    padded_empty,
+    padded_zeros,
+    places,
+    take_rows,
+)
 from skvrem.utils._algebra import Rows
 from skvrem.utils._averaging import Averaging
 from skvrem.utils._parallel import map_chunks, parallel_map, thread_count
 
-# Rows are padded to whole cache lines of float32.
-LANES = 16
-CACHE_LINE = 64
 # The deviation is stored over a factor, which is folded in when it is smaller.
 SMALLEST_FACTOR = 1e-5
 # Multiplications that are worth a task of their own.
@@ -32,14 +35,6 @@ SUM_WORDS = 4096
 TASK_WORDS = 2048
 # Numbers of words that are in memory at a time, where not all are needed at once.
 ROOM = 1 << 16
-# Bytes that are worth pages of their own, and how the system is asked for them; Windows
-# needs no asking.
-LARGE = 1 << 20
-PRIVATE = (
-    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
-    if hasattr(mmap, "MAP_PRIVATE")
-    else {}
-)
 # Tokens that show how words are distributed.
 SAMPLE = 2000
 # In place of the words of a batch: the whole vocabulary.
@@ -136,9 +131,12 @@ class WordSums(NamedTuple):
         dtype = self.deviation.dtype
         if self.given is not None:
             known = self.given
-            return take_rows(known, words) if words.size else pad(known, dtype)
+            if words.size:
+                return take_rows(known, words)
+            return pad(known, dtype, places.empty)
         n_features, width = self.deviation.shape
-        found = padded_empty(len(words) or n_features, width, dtype)
+        n_words = len(words) or n_features
+        found = padded_empty(n_words, width, dtype, places.empty)
         inverse = inverse.astype(dtype)
         self._project(found, dtype.type(mass), prior, inverse, words)
         return found
@@ -198,7 +196,7 @@ class WordSums(NamedTuple):
         totals = self.totals
         deviation = self.deviation
         if self.frozen:
-            deviation = padded_empty(*deviation.shape, deviation.dtype, pages)
+            deviation = padded_empty(*deviation.shape, deviation.dtype, places.empty)
         np.multiply(self.deviation, self.parts[-1], out=deviation)
         if self.base is not None:
             deviation += self.base
@@ -286,7 +284,8 @@ class WordRows(Rows):
     def toarray(self):
         """The array, zeros included, on cache lines."""
         shape, dtype = (self.n_rows, self.values.shape[1]), self.values.dtype
-        full = padded_empty(*shape, dtype, pages)
+        full = padded_empty(*shape, dtype, places.empty)
+        full[:] = 0.0
         full[self.index] = self.values
         return full
 
@@ -338,48 +337,6 @@ def column_sums(array):
         return total
 
     return sum(map_chunks(add, len(array), SUM_WORDS))
-
-
-def padded_zeros(n_rows, n_columns, dtype):
-    """Return zeros of shape (n_rows, n_columns rounded up), aligned to 64 bytes."""
-    return padded_empty(n_rows, n_columns, dtype, np.zeros)
-
-
-def padded_empty(n_rows, n_columns, dtype, make=np.empty):
-    """Return such an array, its values to be written, padding included."""
-    width = -(-n_columns // LANES) * LANES
-    dtype = np.dtype(dtype)
-    spare = CACHE_LINE // dtype.itemsize
-    buffer = make(n_rows * width + spare, dtype)
-    skip = -(buffer.ctypes.data // dtype.itemsize) % spare
-    return buffer[skip : skip + n_rows * width].reshape(n_rows, width)
-
-
-def pages(size, dtype):
-    """Return zeros in memory of their own, which goes back to the system with them.
-
-    Where large arrays that last lie among others that do not, the holes that these
-    leave are too small for the next large ones, and count for nothing.
-    """
-    n_bytes = size * np.dtype(dtype).itemsize
-    if n_bytes < LARGE:
-        return np.zeros(size, dtype)
-    return np.frombuffer(mmap.mmap(-1, n_bytes, **PRIVATE), dtype)
-
-
-def pad(array, dtype, make=np.zeros):
-    """Return a padded copy of a matrix, the new columns zero, as `make` makes zeros."""
-    result = padded_empty(*array.shape, dtype, make)
-    result[:, : array.shape[1]] = array
-    return result
-
-
-def take_rows(matrix, rows):
-    """Return rows of a padded matrix (none named: the matrix itself)."""
-    if not rows.size:
-        return matrix
-    chosen = padded_empty(len(rows), matrix.shape[1], matrix.dtype)
-    return np.take(matrix, rows, axis=0, out=chosen, mode="clip")
 
 
 def expected_counts(batch, w, at, rows):
@@ -590,6 +547,7 @@ class WordModel(Averaging):
     def components(self, point):
         """Return the topics of a point, (n_components, n_features), not padded."""
         k, n_features = self.n_components, point.sums.n_features
+        places.clear()
         found = np.empty((k, n_features), self.dtype)
 
         def fill(*part):

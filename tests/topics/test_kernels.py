@@ -9,7 +9,8 @@ from scipy.special import digamma
 from skvrem.topics import _kernels as kernels
 from skvrem.topics import _model
 from skvrem.topics._documents import as_documents
-from skvrem.topics._model import WordRows, pad, padded_zeros
+from skvrem.topics._model import WordRows
+from skvrem.topics._model_arrays import pad, padded_zeros
 from skvrem.utils._algebra import read_only
 
 DTYPES = [np.float64, np.float32]

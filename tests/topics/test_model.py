@@ -8,13 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from skvrem.topics._documents import as_documents
-from skvrem.topics._model import (
-    WordRows,
-    WordSums,
-    cut_documents,
-    pad,
-    take_rows,
-)
+from skvrem.topics._model import WordRows, WordSums, cut_documents
+from skvrem.topics._model_arrays import pad, take_rows
 
 V, K = 12, 16
 

@@ -12,7 +12,8 @@ from skvrem import VRPLSA, TemperedLDA, solvers
 from skvrem.data._batch import MemoryPartition
 from skvrem.topics._blocks import open_documents
 from skvrem.topics._documents import DocumentSource, as_documents
-from skvrem.topics._model import SomeWords, WordSums, pad
+from skvrem.topics._model import SomeWords, WordSums
+from skvrem.topics._model_arrays import pad
 from skvrem.topics.plsa._blocks import BlockPLSAModel
 from skvrem.utils._algebra import accumulate, scale
 from tests.watching import Killing, two_workers

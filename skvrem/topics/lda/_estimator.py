@@ -13,7 +13,7 @@ from skvrem import schedules, solvers
 from skvrem.data import lazily, total_over_blocks
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.topics._base import TopicModel, scattered_tokens
-from skvrem.topics._model import pad
+from skvrem.topics._model_arrays import pad
 from skvrem.topics.lda._blocks import BlockCollapsedLDAModel, BlockLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
 from skvrem.topics.lda._model_collapsed import ROUNDS, CollapsedLDAModel

@@ -26,7 +26,6 @@ import scipy.sparse as sp
 from scipy.special import digamma, gammaln
 
 from skvrem.topics._model import (
-    LANES,
     NO_WORDS,
     TASK_WORDS,
     Statistics,
@@ -35,11 +34,14 @@ from skvrem.topics._model import (
     WordSums,
     column_sums,
     expected_counts,
+    word_rows,
+)
+from skvrem.topics._model_arrays import (
+    LANES,
     pad,
     padded_empty,
     padded_zeros,
     take_rows,
-    word_rows,
 )
 from skvrem.topics.lda import _kernels as kernels
 from skvrem.utils._parallel import map_chunks, parallel_map, thread_count

@@ -33,11 +33,9 @@ from skvrem.topics._model import (
     column_sums,
     cut_documents,
     cut_words,
-    pad,
-    padded_empty,
-    padded_zeros,
     word_rows,
 )
+from skvrem.topics._model_arrays import pad, padded_empty, padded_zeros
 from skvrem.topics.lda import _kernels_collapsed as kernels
 from skvrem.topics.lda._model import Parameters
 from skvrem.utils._algebra import dense

@@ -11,7 +11,7 @@ from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.text import document_completion
 from skvrem.text._likelihood import completion_sums
 from skvrem.topics._base import TopicModel, scattered_tokens
-from skvrem.topics._model import padded_empty, pages
+from skvrem.topics._model_arrays import padded_empty, places
 from skvrem.topics.plsa._blocks import BlockPLSAModel
 from skvrem.topics.plsa._model import PLSAModel
 from skvrem.utils._columns import MatrixLike
@@ -305,7 +305,7 @@ class VRPLSA(TopicModel):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
         # topics, EM spends its first epochs on a plateau.
         k = self.n_components_
-        topics = padded_empty(data.n_features, k, data.dtype, pages).T[:k]
+        topics = padded_empty(data.n_features, k, data.dtype, places.empty).T[:k]
         for topic in topics:  # all at once, in float64, would be the largest array
             drawn = rng.standard_gamma(1.0, data.n_features)
             topic[:] = drawn / drawn.sum()

@@ -28,11 +28,8 @@ from skvrem.topics._model import (
     WordModel,
     WordSums,
     expected_counts,
-    pad,
-    padded_zeros,
-    pages,
-    take_rows,
 )
+from skvrem.topics._model_arrays import pad, padded_zeros, places, take_rows
 from skvrem.topics.plsa import _kernels as kernels
 from skvrem.utils._parallel import map_chunks
 
@@ -82,17 +79,18 @@ class PLSAModel(WordModel):
         Parameters
         ----------
         parameters : tuple (topics, theta)
-            Of shapes (n_features, n_components) and (n_documents, n_components), or
-            padded already.
+            Of shapes (n_features, n_components) and (n_documents, n_components). Those
+            that are padded already are nobody else's.
         """
         topics, theta = parameters
-        topics = pad(topics, self.dtype, pages)
+        topics = pad(topics, self.dtype, places.empty)
         sums = WordSums.of(topics, 1.0 / self.n_components, given=topics)
         own = self._before_and_after(theta)
         return TopicPoint(sums, own, self.of_topics(sums), settled=True)
 
     def _before_and_after(self, theta):
-        return self._beside(pad(theta, self.dtype))
+        padded = theta.shape[1] == len(self.doc_prior)
+        return self._beside(theta if padded else pad(theta, self.dtype))
 
     def _beside(self, theta):
         """Return θ, and where visits write those that they find."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, logsumexp
 
-from skvrem.topics._model import pad, padded_zeros
+from skvrem.topics._model_arrays import pad, padded_zeros
 from skvrem.topics.lda import _kernels
 from tests.documents import batch_of_documents, dense_counts
 

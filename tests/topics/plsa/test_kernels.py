@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from skvrem.topics._documents import as_documents
 from skvrem.topics._kernels import sum_over_words
-from skvrem.topics._model import pad, padded_zeros
+from skvrem.topics._model_arrays import pad, padded_zeros
 from skvrem.topics.plsa import _kernels
 from tests.documents import dense_counts
 

@@ -15,8 +15,9 @@ from sklearn.model_selection import GridSearchCV
 from skvrem import VRPLSA
 from skvrem.exceptions import FractionalCountsWarning
 from skvrem.text import document_completion, seed_prior, top_words
-from skvrem.topics import _model as topics_model
+from skvrem.topics import _model_arrays
 from skvrem.topics._documents import as_documents
+from skvrem.topics._model import ROOM
 from skvrem.topics.plsa import _kernels, _model
 from tests.documents import N_TOPICS as K
 from tests.documents import N_WORDS as V
@@ -663,7 +664,7 @@ def test_memory_is_that_of_the_parameters():
 
 def test_svrg_keeps_three_arrays_of_topics(monkeypatch):
     """Of the last mean, the point and its anchor; of a nonzero one weight."""
-    monkeypatch.setattr(topics_model, "LARGE", 1 << 40)  # traced, as all are then
+    monkeypatch.setattr(_model_arrays, "LARGE", 1 << 40)  # traced, as all are then
     k, n, v = 96, 1000, 4000
     rng = np.random.default_rng(0)
     X = sp.csr_array(rng.poisson(0.05, (n, v)).astype(np.float32))
@@ -679,27 +680,11 @@ def test_svrg_keeps_three_arrays_of_topics(monkeypatch):
     topics, shares, of_batch = (4 * k * m for m in (v, n, len(batch.rows.words)))
     kept = 3 * topics + shares + 4 * X.nnz
     # A visit has sums of its words, and some of theirs of then; and its counts.
-    assert kept < peak < kept + of_batch + 12 * topics_model.ROOM + 300_000
-
-
-def test_large_arrays_have_memory_of_their_own():
-    n = topics_model.LARGE // 4
-    for size, traced in ((n, False), (n - 1, True)):
-        tracemalloc.start()
-        try:
-            array = topics_model.pages(size, np.float32)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert (peak > topics_model.LARGE // 2) == traced
-        assert array.shape == (size,)
-        assert array.dtype == np.float32
-        assert not array.any()
-        array[:] = 1.0
+    assert kept < peak < kept + of_batch + 12 * ROOM + 300_000
 
 
 def test_random_topics_take_the_room_of_topics(monkeypatch):
-    monkeypatch.setattr(topics_model, "LARGE", 1 << 40)
+    monkeypatch.setattr(_model_arrays, "LARGE", 1 << 40)
     k, v = 96, 20_000
     data = as_documents(sp.csr_array(np.ones((2, v), np.float32)), dtype=np.float32)
     model = plsa(n_components=k)
