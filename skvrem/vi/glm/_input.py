@@ -121,8 +121,8 @@ def warn_unseen(estimator, data, prior_scale):
         warnings.warn(
             f"The prior of {type(estimator).__name__} lets some columns of X hardly "
             f"matter, as they vary by little: {which}. Scale the data "
-            "(sklearn.preprocessing.StandardScaler), or fit all rows with "
-            "prior_scale='learn', which follows their units.",
+            "(sklearn.preprocessing.StandardScaler). prior_scale='learn' follows their "
+            "units in a fit of all rows at once, without groups.",
             DataScaleWarning,
             stacklevel=outside(),
         )
