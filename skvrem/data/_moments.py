@@ -1,4 +1,4 @@
-"""Means and deviations of columns that lie in blocks elsewhere."""
+"""Means and deviations of columns, block by block."""
 
 from functools import partial
 from typing import NamedTuple
@@ -57,6 +57,11 @@ def column_moments(data, targets=False):
 
 def _of_batch(targets, batch):
     weight = batch.weight if batch.weight.size else None
+    if not sparse(batch.rows):  # in memory those of all blocks
+        some = batch.ids if batch.index.size else slice(batch.start, batch.stop)
+        y = None if batch.targets is None else batch.targets[some]
+        weight = None if weight is None else weight[some]
+        batch = batch._replace(rows=batch.rows[some], targets=y)
     both = _moments(batch, None, targets)
     weighted = both if weight is None else _moments(batch, weight, targets)
     return BothMoments(both, weighted)

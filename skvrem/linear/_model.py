@@ -175,6 +175,8 @@ class LogisticModel:
     #: `remember` keeps the sums.
     recall_passes: ClassVar[float] = 0
     keep_sums: ClassVar[bool] = True
+    #: No objective is above that of classes without doubt and no penalty.
+    highest: ClassVar[float] = 0.0
 
     def __post_init__(self):
         self.k = 1 if self.n_classes == 2 else self.n_classes

@@ -28,8 +28,8 @@ def problems():
     rng = np.random.default_rng(1)
     counts = rng.poisson(np.exp(0.5 * (X[:, 0] - 5.0)))
     return {
-        "two classes": (BayesianLogisticRegression(), X[50:], species[50:] - 1),
-        "three classes": (BayesianLogisticRegression(), X, species),
+        "two classes": (BayesianLogisticRegression(1.0), X[50:], species[50:] - 1),
+        "three classes": (BayesianLogisticRegression(1.0), X, species),
         "counts": (BayesianGLMRegressor("poisson"), X, counts),
         "numbers": (BayesianGLMRegressor(), X[:, :3], X[:, 3]),
         "matches": (BradleyTerry(home_advantage=True), *matches()),

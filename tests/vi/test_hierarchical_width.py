@@ -187,17 +187,20 @@ def test_columns_that_do_not_vary_and_no_intercept():
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)
-def test_a_stream_keeps_units_and_width_of_its_first_batch(posterior):
+def test_a_stream_keeps_units_and_width_until_it_has_doubled(posterior):
     X, y, group = rows()[0]
     stream = HierarchicalSoftmaxClassifier(posterior=posterior)
     stream.partial_fit(X[:240], y[:240], [0, 1, 2], group[:240])
     first = stream.prior_scale_
     stream = pickle.loads(pickle.dumps(stream))
-    stream.partial_fit(9.0 * X[240:], y[240:], groups=group[240:])
+    stream.partial_fit(9.0 * X[240:400], y[240:400], groups=group[240:400])
     np.testing.assert_array_equal(stream.prior_scale_, first)
+    stream.partial_fit(9.0 * X[400:], y[400:], groups=group[400:])
+    assert (stream.prior_scale_ < first).all()
     plain = HierarchicalSoftmaxClassifier(posterior=posterior, prior_scale=1.0)
     plain.partial_fit(X[:240], y[:240], [0, 1, 2], group[:240])
-    plain.set_params(prior_scale="learn").partial_fit(X, y, groups=group)
+    plain.set_params(prior_scale="learn")
+    plain.partial_fit(X[240:400], y[240:400], groups=group[240:400])
     np.testing.assert_array_equal(plain.prior_scale_, 1.0)
 
 

@@ -112,7 +112,7 @@ def test_what_rows_know_well_is_less_than_the_diagonal():
     X /= 10.0
     y = (rng.random(400) < expit(X @ rng.normal(size=120))).astype(float)
     exact, plain = (
-        BayesianLogisticRegression(fit_intercept=False, posterior=name).fit(X, y)
+        BayesianLogisticRegression(1.0, fit_intercept=False, posterior=name).fit(X, y)
         for name in ("fullrank", "meanfield")
     )
     for model in (RichLogistic(X, y), Logistic(X, y)):
@@ -220,7 +220,11 @@ def problem():
     X = rng.normal(size=(300, 5))
     X[:, 1:3] += X[:, :1]
     y = (rng.random(300) < expit(X @ np.linspace(1.0, -1.0, 5))).astype(float)
-    return X, y, BayesianLogisticRegression(fit_intercept=False, tol=1e-6).fit(X, y)
+    return (
+        X,
+        y,
+        BayesianLogisticRegression(1.0, fit_intercept=False, tol=1e-6).fit(X, y),
+    )
 
 
 @pytest.mark.parametrize("posterior", ["auto", "lowrank"])

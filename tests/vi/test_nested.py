@@ -341,8 +341,10 @@ def test_the_intercepts_prior_follows_the_frequencies_of_classes():
     stream = HierarchicalSoftmaxClassifier()
     stream.partial_fit(X[:60], y[:60], [0, 1], groups=group[:60])
     first = stream.intercept_prior_scale_
-    stream.partial_fit(X[60:], y[60:], groups=group[60:])
+    stream.partial_fit(X[60:100], y[60:100], groups=group[60:100])
     assert stream.intercept_prior_scale_ == first != expected
+    stream.partial_fit(X[100:], y[100:], groups=group[100:])
+    assert stream.intercept_prior_scale_ == pytest.approx(expected)
     given = HierarchicalSoftmaxClassifier(intercept_prior_scale=3).fit(X, y, group)
     assert given.intercept_prior_scale_ == 3.0
 

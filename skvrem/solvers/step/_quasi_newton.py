@@ -124,6 +124,8 @@ class QuasiNewton(Batch):
         left = math.nan
         if self.trusted:
             left = self.prediction / (1.0 - mean_rate(self.predictions))
+            highest = getattr(self.model, "highest", math.inf)
+            left = min(left, highest - anchor.objective)
         return anchor._replace(predicted_gain=left), cost
 
     def _predict(self):
