@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
-from skvrem.data import as_source
+from skvrem.data import _source, as_source, column_moments
 from skvrem.data._batch import CSRRows, draw
 from skvrem.data._source import ArraySource, is_memmap
 from skvrem.utils._parallel import threads
@@ -350,3 +350,22 @@ def test_empty_csr_rows_are_units_too(rng):
     matrix = sp.csr_array((6, 4))
     ids = [batch.ids for batch in as_source(matrix).blocks(3, rng).batches]
     assert np.array_equal(np.sort(np.concatenate(ids)), np.arange(6))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_of_columns_are_those_of_all_blocks(weighted, monkeypatch):
+    monkeypatch.setattr(_source, "CHUNK_ROWS", 30)
+    rng = np.random.default_rng(0)
+    X = 100.0 + rng.normal(size=(100, 3)) * [1.0, 1e-3, 0.0]
+    weight = rng.integers(0, 3, size=100).astype(float) if weighted else None
+    of_some = as_source(X, weight, targets=X[:, 0]).sample(50, rng)
+    for source in (as_source(X, weight, targets=X[:, 0]), of_some):
+        both, ids = column_moments(source, targets=True), np.arange(100)
+        ids = source.ids if source is of_some else ids
+        rows = X[ids][:, [0, 1, 2, 0]]
+        counts = np.ones(len(ids)) if weight is None else weight[ids]
+        mean = np.average(rows, axis=0, weights=counts)
+        spread = np.average(np.square(rows - mean), axis=0, weights=counts)
+        np.testing.assert_allclose(both.weighted.mean, mean, rtol=1e-12)
+        np.testing.assert_allclose(both.weighted.deviation, np.sqrt(spread), rtol=1e-6)
+        np.testing.assert_allclose(both.plain.mean, rows.mean(axis=0), rtol=1e-12)
