@@ -214,11 +214,14 @@ def test_a_stream_has_no_bound_and_says_why(kind):
 
 
 def test_a_stream_that_begins_with_one_class_warns():
-    model = HierarchicalSoftmaxClassifier(3)
+    model = HierarchicalSoftmaxClassifier(3, posterior="meanfield")
     with pytest.warns(OneClassWarning, match="rows of the class 1 only") as caught:
         model.partial_fit(WITH_IDS[y == 1], y[y == 1], classes=[0, 1])
     assert caught[0].filename == __file__
     model.partial_fit(WITH_IDS[y == 1], y[y == 1])  # later it may happen
+    # That of a nested posterior ends near a fit.
+    model = HierarchicalSoftmaxClassifier(3, posterior="nested")
+    model.partial_fit(WITH_IDS[y == 1], y[y == 1], classes=[0, 1])
 
 
 @pytest.mark.parametrize(

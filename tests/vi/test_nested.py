@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from skvrem import HierarchicalSoftmaxClassifier
+from skvrem import BayesianLogisticRegression, HierarchicalSoftmaxClassifier
 from skvrem.vi.gaussian.nested import _model as nested
+from skvrem.vi.gaussian.nested._model_drawn import Drawn
 from skvrem.vi.gaussian.nested._model_modes import Quadratic
 from skvrem.vi.hierarchical import _model_nested
 from skvrem.vi.hierarchical._model import HierarchicalPrior
@@ -218,6 +219,58 @@ def test_draws_of_scales_and_the_linear_form_agree_where_scales_are_known(monkey
     sizes = deviations.reshape(100, -1, 1) * np.sqrt(np.diagonal(drawn.covariance))
     # Where a scale is near zero, coefficients turn as its logarithm does not: in few.
     assert abs((drawn.coupling - linear.coupling) / sizes).mean() < 0.02
+
+
+def test_what_draws_add_is_what_it_leads_to():
+    drawn, other = (fitted(12, seed)[0].posterior_.parts for seed in range(2))
+    added = Drawn.of(drawn, other, 100)
+    again = added.on(other)
+    for name in ("groups", "of_groups", "mean", "scales", "covariance"):
+        expected = getattr(drawn, name)
+        np.testing.assert_allclose(getattr(again, name), expected, atol=1e-10)
+    # What one Gaussian turns into is one.
+    left = again.coupling @ np.linalg.solve(
+        again.covariance, again.coupling.swapaxes(1, 2)
+    )
+    assert np.linalg.eigvalsh(again.of_groups - left).min() > -1e-10
+    # Of other units, and with a group that is new.
+    wider = added.spread(np.arange(1, 13), 13)
+    np.testing.assert_array_equal(wider.groups[0], 0.0)
+    np.testing.assert_array_equal(wider.of_groups[0], np.eye(6))
+    np.testing.assert_array_equal(wider.of_groups[1:], added.of_groups)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "logistic"])
+def test_batches_of_a_stream_keep_what_draws_have_added(kind, monkeypatch):
+    """A pass in batches of ten cost 150 fits, nearly all of them draws."""
+    X, y, group, *_ = rows(np.random.default_rng(0), 20, n=20)
+    k, turn = 3, np.random.default_rng(1).permutation(400)
+    if kind == "logistic":
+        k, y = 2, np.minimum(y, 1)
+    drawn, mixture = [], nested.NestedModel._mixture
+    monkeypatch.setattr(
+        nested.NestedModel,
+        "_mixture",
+        lambda self, *given: drawn.append(1) or mixture(self, *given),
+    )
+
+    def stream():
+        model = HierarchicalSoftmaxClassifier()
+        if kind == "logistic":
+            model = BayesianLogisticRegression(varying="all")
+        for some in np.array_split(turn, 40):
+            model.partial_fit(X[some], y[some], np.arange(k), groups=group[some])
+        return model
+
+    model = stream()
+    assert 1 < len(drawn) < 15
+    monkeypatch.setattr(Drawn, "is_of", lambda self, n_seen: False)
+    drawn.clear()
+    other = stream()
+    assert len(drawn) == 40
+    # What of coefficients rows can tell: not a shift of all classes'.
+    one, both = (m.predict_proba(X, groups=group) for m in (model, other))
+    assert abs(one - both).mean() < 0.01
 
 
 def test_draws_have_the_covariances():

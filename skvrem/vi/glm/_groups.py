@@ -176,7 +176,7 @@ class ByGroup:
         if not go_on and self.fit_intercept:
             check_spread(data)
         before = self._group_state if go_on else None
-        now, past = np.arange(len(labels)), None
+        now, past, drawn = np.arange(len(labels)), None, None
         if go_on:
             check_kind(labels, self.groups_)
             every = np.union1d(self.groups_, labels)
@@ -206,14 +206,19 @@ class ByGroup:
             point, passes = self._found_on_some(model, *given, n_rows, point)
         dtype = self.coef_.dtype if go_on else data.dtype
         seen, n_units = self.n_samples_seen_ if go_on else 0, data.n_units
+        n_seen = seen + n_units
+        if go_on and "drawn" in before and before["drawn"].is_of(n_seen):
+            drawn = before["drawn"].spread(at, len(labels))
 
         def describe(point, objective, model=model):
-            found = model.posterior(point)
+            found = model.posterior(point, drawn=drawn)
             state = {"past": model.seen(point), "n_rows": n_rows}
+            if stream:
+                state["drawn"] = drawn or model.drawn(point, found, n_seen)
             state["least"] = model.least_noise
             state |= {"prior": prior, "order": order, "q": q, "scales": scales}
             state["fixed"] = "prior", "order", "q", "scales"
-            own = self._of_grouped_family(model, found, n_units / (seen + n_units))
+            own = self._of_grouped_family(model, found, n_units / n_seen)
             return {
                 **self._group_attributes(
                     order,
@@ -225,7 +230,7 @@ class ByGroup:
                 **own,
                 "log_marginal_likelihood_": model.log_marginal(point, found),
                 "objective_": objective,
-                "n_samples_seen_": seen + n_units,
+                "n_samples_seen_": n_seen,
                 "solver_": "batch",
                 "expectation_": "laplace",
                 "optimizer_": "lbfgs",

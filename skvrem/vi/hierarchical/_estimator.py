@@ -373,7 +373,8 @@ class HierarchicalSoftmaxClassifier(
         rows of each group is kept beside, 1,000 in all or four a coefficient of a group
         (at most 64 a class), and seen again where the group moves. The prior is that of
         the first rows: it is made anew when they have become twice as many or hold
-        another class, as long as all of them are kept.
+        another class, as long as all of them are kept. What is not known of the scales
+        of "nested" is averaged over anew each time that rows are half as many more.
 
         Parameters
         ----------
@@ -409,7 +410,7 @@ class HierarchicalSoftmaxClassifier(
         FewGroupsWarning
             As `fit`, in the first call for rows without groups only.
         OneClassWarning
-            If the first rows are of one class only.
+            If the first rows are of one class only and `posterior` is "meanfield".
         """
         with whole_fit(self, CENTRE), one_blas_thread():
             known = stream_classes(self, classes)
@@ -445,6 +446,8 @@ class HierarchicalSoftmaxClassifier(
             units = self._units
         seen = seen.within(units)
         nested = self._is_nested(len(labels), seen, go_on)
+        if stream and not go_on and not nested:
+            warn_one_class(self, seen.numbers, classes)
         scale = self._intercept_scale(seen.class_weights, not anew)
         prior_of = partial(self._prior, seen.n_features, scale, units)
         begin = seen.begin_nested if nested else seen.begin_mean_field
@@ -473,12 +476,16 @@ class HierarchicalSoftmaxClassifier(
             _alone=seen.alone,
         )
         solver = solvers.QuasiNewton(self.tol)
+        n_seen = int(np.sum(counts)) + int(new.count(labels).sum())
+        drawn = None if anew else self._drawn_before(labels, n_seen)
 
         def describe(point, objective):
-            q = model.posterior(point)
+            q = model.posterior(point, drawn=drawn)
             found = attributes(q) | {"objective_": objective}
             if not nested:
                 return found | {"elbo_": objective}
+            if stream:
+                found["_drawn"] = drawn or model.drawn(point, q, n_seen)
             return found | {
                 "log_marginal_likelihood_": model.log_marginal(point, q),
                 "_seen": model.seen(point),
@@ -498,6 +505,8 @@ class HierarchicalSoftmaxClassifier(
             for name in ("log_marginal_likelihood_", "_seen"):
                 vars(self).pop(name, None)
         vars(self).update(found, **result.attributes())
+        if not stream:
+            vars(self).pop("_drawn", None)
         for name in ("_memory", "_rows"):
             vars(self).pop(name, None)
         if stream:
@@ -509,6 +518,16 @@ class HierarchicalSoftmaxClassifier(
         state = super().__getstate__()
         state.pop("_rows", None)  # which stay where they are
         return state
+
+    def _drawn_before(self, labels, n_seen):
+        """Return what draws have added to a posterior, None where it is time to draw.
+
+        Of groups with such ids, and for so many rows of the stream.
+        """
+        drawn = vars(self).get("_drawn")
+        if drawn is None or not drawn.is_of(n_seen):
+            return None
+        return drawn.spread(np.searchsorted(labels, self.groups_), len(labels))
 
     def _memory_before(self):
         """Return what is kept of the rows before a batch."""
@@ -524,8 +543,6 @@ class HierarchicalSoftmaxClassifier(
         rows, targets, ids = open_groups(self, X, y, groups, column, reset=not go_on)
         weight = check_weight(sample_weight, len(rows))
         classes, numbers = number_classes(self, targets, weight, known)
-        if known is not None and not go_on:
-            warn_one_class(self, numbers, classes)
         if go_on and (ids is None) != self._alone:
             raise ValueError(
                 "groups must be there for all batches of a stream or for none: "

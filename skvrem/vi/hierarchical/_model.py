@@ -297,7 +297,7 @@ class HierarchicalModel(PlainModel):
         log_scale = np.where(new, q.group_log_scale, before.group_log_scale[old])
         return Point(before._replace(group_mean=mean, group_log_scale=log_scale))
 
-    def posterior(self, point, final=True):
+    def posterior(self, point, drawn=None):
         """Return the posterior where a fit has come to."""
         return point.parameters
 

@@ -44,6 +44,14 @@ class NestedPosterior(NamedTuple):
     coupling: np.ndarray
 
     @property
+    def parts(self):
+        """The same with coefficients in a row each."""
+        flat = (len(self.group_mean), -1)
+        of_groups = self.group_mean.reshape(flat), self.group_covariance
+        common = self.mean.ravel(), self.log_tau.ravel(), self.covariance
+        return Parts(*of_groups, *common, self.coupling)
+
+    @property
     def group_variance(self):
         """Variances of the coefficients of groups, (n_groups, p, k)."""
         variance = np.diagonal(self.group_covariance, axis1=1, axis2=2)
@@ -144,11 +152,7 @@ class NestedPosterior(NamedTuple):
         means, scales : ndarray of shape (n_samples, p, k)
         groups : ndarray of shape (n_samples, n_groups, p, k)
         """
-        flat = (len(self.group_mean), -1)
-        of_groups = self.group_mean.reshape(flat), self.group_covariance
-        common = self.mean.ravel(), self.log_tau.ravel(), self.covariance
-        parts = Parts(*of_groups, *common, self.coupling)
-        means, log_tau, groups = parts.sample(n_samples, rng)
+        means, log_tau, groups = self.parts.sample(n_samples, rng)
         many = (n_samples, *self.mean.shape)
         return (
             means.reshape(many),
@@ -341,9 +345,9 @@ class NestedSoftmax(NestedModel):
         flat = mean.reshape(self.n_groups, -1)
         return Point(Scales(before.log_tau.ravel(), before.mean.ravel(), flat))
 
-    def posterior(self, point, final=True):
+    def posterior(self, point, drawn=None):
         """Return the `NestedPosterior` where a fit has come to."""
-        parts = super().posterior(point, final)
+        parts = super().posterior(point, drawn=drawn)
         return NestedPosterior(
             parts.groups.reshape(-1, *self.shape),
             parts.of_groups,
@@ -352,6 +356,10 @@ class NestedSoftmax(NestedModel):
             parts.covariance,
             parts.coupling,
         )
+
+    def drawn(self, point, posterior, n_seen):
+        """Return the `Drawn` of a `NestedPosterior` that draws have led to."""
+        return super().drawn(point, posterior.parts, n_seen)
 
     def log_marginal(self, point, posterior):
         """Return log p(y) by Laplace's method over the scales as well."""

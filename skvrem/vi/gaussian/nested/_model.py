@@ -61,6 +61,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from skvrem.vi.gaussian._model import PlainModel, Point
+from skvrem.vi.gaussian.nested._model_drawn import Drawn
 from skvrem.vi.gaussian.nested._model_modes import (
     Local,
     Modes,
@@ -408,7 +409,7 @@ class NestedModel(PlainModel):
         found = float(self.modes(point).objective[0] + 0.5 * log_det - spread)
         return found + more
 
-    def posterior(self, point, final=True):
+    def posterior(self, point, final=True, drawn=None):
         """Return the posterior where a fit has come to.
 
         Parameters
@@ -417,6 +418,8 @@ class NestedModel(PlainModel):
         final : bool, default=True
             Take what it costs to know the scales better: differences of the gradient
             and draws, where they are worth their time.
+        drawn : Drawn, default=None
+            What that has led to before, which takes its place.
 
         Returns
         -------
@@ -425,7 +428,7 @@ class NestedModel(PlainModel):
         modes, h, p = self.modes(point), self.n_scales, self.prior.mean.size
         size = self.likelihood.n_rows * p + self.n_groups * self.q * p
         work = PASSES * size * max(p, 1)
-        information = self.information(modes)
+        information, final = self.information(modes), final and drawn is None
         if final and 2 * h * work < WORTH:
             information = self._differences(modes)
         root = self._root(information)
@@ -433,11 +436,19 @@ class NestedModel(PlainModel):
         if final and n_draws >= 2 * h:
             # Points of Sobol's are even where they are a power of two.
             n_draws = 1 << (n_draws.bit_length() - 1)
+            if self.past is not None:  # which errs by more than a few draws do
+                n_draws = min(n_draws, 1 << (2 * h - 1).bit_length())
             found = self._mixture(modes, root, n_draws)
         else:
             found = self._linear(modes, root)
-        groups, of_groups, mean, covariance, coupling = found
-        return Parts(groups, of_groups, mean, modes.scales[0], covariance, coupling)
+        parts = _parts(modes, found)
+        return parts if drawn is None else drawn.on(parts)
+
+    def drawn(self, point, parts, n_seen):
+        """Return the `Drawn` of `Parts` that draws have led to."""
+        modes = self.modes(point)
+        root = self._root(self.information(modes))
+        return Drawn.of(parts, _parts(modes, self._linear(modes, root)), n_seen)
 
     def _at(self, modes, scales):
         """Yield modes at other scales (s, h), as many at a time as have room."""
@@ -516,3 +527,9 @@ class NestedModel(PlainModel):
         coupling[:, :, :p] += modes.follow[0] @ modes.of_mean[0]
         group = modes.groups[0] + by_groups[0]
         return group, within, modes.mean[0] + by_mean[0], covariance, coupling
+
+
+def _parts(modes, found):
+    """Return the `Parts` about the scales of the first of the modes."""
+    groups, of_groups, mean, covariance, coupling = found
+    return Parts(groups, of_groups, mean, modes.scales[0], covariance, coupling)
