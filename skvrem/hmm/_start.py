@@ -343,7 +343,7 @@ class Moves:
         self.share = seen.total_weight / data.total_weight
         self.left, self.best = TIMES, -np.inf
 
-    def __call__(self, end):
+    def __call__(self, end, left):
         """Return a point to begin from once more, or None, and the passes it cost.
 
         None is where no move is worth it.
@@ -351,6 +351,8 @@ class Moves:
         Parameters
         ----------
         end : skvrem.solvers.Result
+        left : int
+            Epochs that there may be.
         """
         if not self.left or end.objective <= self.best:
             return None, 0.0

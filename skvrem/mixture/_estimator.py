@@ -428,7 +428,7 @@ class VRGaussianMixture(
             if searching:
                 look = partial(search, self, make, data, sizes[1], rng)
                 found, point, passes = solvers.remembered("search", look, rng)
-                trail = Trail(found, model.start, degenerate)
+                trail = Trail(found, make, data, sizes[1], degenerate)
             else:
                 point, passes = starting_point(self, model, data, rng)
 

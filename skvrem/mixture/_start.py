@@ -112,7 +112,7 @@ def _inverse(precisions, model):
     return factors @ factors.swapaxes(-1, -2), bool(bad.any()) or not symmetric
 
 
-def starting_parameters(model, data, n_components, method, rng):
+def starting_parameters(model, data, n_components, method, rng, most=LLOYD_ITERATIONS):
     """Return parameters to start from, and the passes over the data they cost.
 
     Parameters
@@ -122,6 +122,8 @@ def starting_parameters(model, data, n_components, method, rng):
     n_components : int
     method : {"kmeans", "k-means++", "random", "random_from_data"}
     rng : numpy.random.Generator
+    most : int
+        Iterations of k-means.
 
     Returns
     -------
@@ -132,7 +134,7 @@ def starting_parameters(model, data, n_components, method, rng):
     if n_rows > ALL_ROWS:
         share = min(n_rows // 50, MOST_ROWS)
         n_rows = max(FEW_ROWS, share, 100 * n_components)
-    begun = partial(_begun, model, n_components, method, data.n_units)
+    begun = partial(_begun, model, n_components, method, data.n_units, most)
     means, variance, mean, passes = data.ask(
         begun, draw(data.n_units, n_rows, rng), rng
     )
@@ -157,7 +159,7 @@ def starting_parameters(model, data, n_components, method, rng):
     return parameters, passes
 
 
-def _begun(model, n_components, method, n_units, sample, rng):
+def _begun(model, n_components, method, n_units, most, sample, rng):
     """Return means, variance, statistics if these are enough, and passes."""
     rows, weight = _in_memory(sample)
     center = np.average(rows, axis=0, weights=weight)
@@ -179,7 +181,7 @@ def _begun(model, n_components, method, n_units, sample, rng):
         )
     means, n_iter = means + center, 0
     if method == "kmeans":
-        means, n_iter = _lloyd(model, sample, means, variance)
+        means, n_iter = _lloyd(model, sample, means, variance, most)
     passes = n_iter * sample.n_units / n_units
     point = model.start(_spheres(model.covariance_type, means, variance))
     scatter, mean = point.statistics.sum_xx.size, None
@@ -212,13 +214,13 @@ def _spheres(covariance_type, means, variance):
     return Parameters(weights, means, unit * variance, unit / np.sqrt(variance))
 
 
-def _lloyd(model, sample, means, variance):
+def _lloyd(model, sample, means, variance, most):
     """k-means on the sample; returns the means and the number of iterations.
 
     Spheres would do, but the model's own kernel is compiled anyway.
     """
     n_iter, moved = 0, np.inf
-    while moved > 1e-4 * variance and n_iter < LLOYD_ITERATIONS:
+    while moved > 1e-4 * variance and n_iter < most:
         point = model.start(_spheres(model.covariance_type, means, variance))
         sum_w, sum_x = model.statistics(point, sample, HARD)[:2]
         shift = sum_x / np.where(sum_w > 0.0, sum_w, 1.0)[:, None]

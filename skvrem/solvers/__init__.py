@@ -20,6 +20,7 @@ from skvrem.solvers._runs import Runs, Whole
 from skvrem.solvers._search import (
     STARTS,
     SearchResult,
+    climb,
     ranked_moves,
     search,
     try_out,
@@ -61,6 +62,7 @@ __all__ = [
     "WhenSlow",
     "Whole",
     "checkpointed",
+    "climb",
     "joined",
     "keep_of_rows",
     "names_for",

@@ -71,41 +71,18 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
     found : SearchResult
     """
 
-    def run(model, point, seed, passes=0.0):
-        rng = np.random.default_rng(seed)
-        return Run(model, Batch(), data, point, tol=0.0, rng=rng, passes=passes)
-
     def enter(task):
         number, seed = task
         model, point, passes = start(number, np.random.default_rng(seed))
-        return run(model, point, seed, passes).advance(EPOCHS)
-
-    def n_degenerate(fit):
-        return fit.model.n_degenerate(fit.anchor.point, data)
+        return _begun(model, point, data, seed, passes).advance(EPOCHS)
 
     seeds = rng.integers(2**63, size=n_starts).tolist()
     entered = list(parallel_map(enter, enumerate(seeds)))
-    losses = [(n_degenerate(fit) > 0, -fit.anchor.objective) for fit in entered]
+    losses = [(_n_degenerate(fit) > 0, -fit.anchor.objective) for fit in entered]
     collapsed, least = min(losses)
     tied = [loss <= (collapsed, least + TIED) for loss in losses]
     first = tied.index(True)
-    best = entered[first].advance(MORE)
-    tried: list = []
-    failures = 0
-    proposals = moves(best.model, best.anchor.point, data, rng)
-    taken = None
-    while len(tried) < TRIALS and failures < FAILURES:
-        try:
-            proposal = proposals.send(taken)
-        except StopIteration:
-            break
-        least = best.anchor.objective + gain
-        trial = run(best.model, proposal, seeds[first])
-        tried.append(try_out(trial, TRIAL_EPOCHS, least))
-        failures, taken = failures + 1, None
-        higher = trial.anchor.objective > least
-        if higher and n_degenerate(trial) <= n_degenerate(best):
-            best, failures, taken = trial, 0, trial.anchor.point
+    best, tried = _moved(entered[first].advance(MORE), moves, gain, rng, seeds[first])
     rest = [
         (number, entered[number].anchor.point)
         for number in sorted(range(n_starts), key=losses.__getitem__)
@@ -117,6 +94,61 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
     epochs[first] += sum(fit.n_iter for fit in tried)
     passes = sum(fit.passes for fit in entered + tried)
     return SearchResult(best.anchor.point, passes, scores, epochs, first, rest)
+
+
+def climb(model, point, moves, gain, data, rng):
+    """Return where moves lead from a point, and what they cost.
+
+    On other data than those that it comes from, moves are found that failed there.
+
+    Parameters
+    ----------
+    model, point : see ``_protocols.py``
+    moves, gain, data, rng : as `search`
+
+    Returns
+    -------
+    point : Any
+        None where no move leads higher.
+    passes : float
+        Over `data`.
+    """
+    seed = int(rng.integers(2**63))
+    begun = _begun(model, point, data, seed).advance(0)
+    best, tried = _moved(begun, moves, gain, rng, seed)
+    passes = sum(run.passes for run in (begun, *tried))
+    return None if best is begun else best.anchor.point, passes
+
+
+def _begun(model, point, data, seed, passes=0.0):
+    """Return a run of batch EM."""
+    rng = np.random.default_rng(seed)
+    return Run(model, Batch(), data, point, tol=0.0, rng=rng, passes=passes)
+
+
+def _n_degenerate(run):
+    return run.model.n_degenerate(run.anchor.point, run.data)
+
+
+def _moved(best, moves, gain, rng, seed):
+    """Return the run that moves from one lead to, and all that were tried."""
+    tried: list = []
+    failures = 0
+    proposals = moves(best.model, best.anchor.point, best.data, rng)
+    taken = None
+    while len(tried) < TRIALS and failures < FAILURES:
+        try:
+            proposal = proposals.send(taken)
+        except StopIteration:
+            break
+        least = best.anchor.objective + gain
+        trial = _begun(best.model, proposal, best.data, seed)
+        tried.append(try_out(trial, TRIAL_EPOCHS, least))
+        failures, taken = failures + 1, None
+        higher = trial.anchor.objective > least
+        if higher and _n_degenerate(trial) <= _n_degenerate(best):
+            best, failures, taken = trial, 0, trial.anchor.point
+    return best, tried
 
 
 def try_out(run, n_epochs, least):

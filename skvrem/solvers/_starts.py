@@ -31,9 +31,9 @@ class Start(NamedTuple):
         Whether the objective of a point is high for what is no structure of the data,
         as of a component of a single row, or how much of it: who has more loses.
     again : callable, default=None
-        Called with the Result of where the start has led; returns a point to begin from
-        once more, or None, and the passes that it cost to find out. The best of these
-        ends is that of the start.
+        Called with the Result of where the start has led and the epochs that are left;
+        returns a point to begin from once more, or None, and the passes that it cost to
+        find out. The best of these ends is that of the start.
     """
 
     model: Any
@@ -210,7 +210,7 @@ class _Entrant:
         best = end = self._to_the_end()
         left = self.most - end.n_iter
         while self.again is not None and left > 0 and not end.stopped:
-            point, passes = self.again(end)
+            point, passes = self.again(end, left)
             if point is None:
                 return self._spent(best, end.history[-1].passes + passes)
             led, self.run = end, self._go_on(end, point, passes)

@@ -271,6 +271,98 @@ def test_a_search_makes_so_many_trials_at_most():
     assert len(seen) == _search_constants.TRIALS - 1  # all were good enough
 
 
+def test_a_climb_leads_where_a_move_does():
+    X, stuck, good = hills()
+    model, point, data = start(X, stuck, "diag")
+    rng = np.random.default_rng(0)
+    run = solvers.Run(model, solvers.Batch(), data, point, tol=0.0, rng=rng)
+    point = run.advance(100).anchor.point
+
+    def moves(to, model, point, data, rng):
+        yield start(X, to, "diag")[1]
+
+    found = [
+        solvers.climb(model, point, partial(moves, to), 1e-4, data, rng)
+        for to in (good, stuck)
+    ]
+    (led, passes), (nowhere, cost) = found
+    means = np.sort(led.parameters.means[:, 0])
+    np.testing.assert_allclose(means, [0.0, 20.0, 40.0], atol=0.5)
+    # Every run begins with a pass, and that at the point is one.
+    assert passes == 2 + _search_constants.TRIAL_EPOCHS
+    assert nowhere is None and 2 + _search_constants.SURE <= cost < passes
+
+
+def gone(X, means, passes, n_iter=5):
+    """Return a trail after a search, and the end of the fit that followed."""
+    model, point, data = start(X, means, "diag")
+    make = partial(GaussianMixtureModel, "diag", 1e-6)
+    given = point, 9.0, np.zeros(4), np.full(4, 6), 1, [(0, point)]
+    found = solvers.SearchResult(*given)
+    trail = _search.Trail(found, make, data, 6, lambda point: 0)
+    run = solvers.Run(
+        model,
+        solvers.Batch(),
+        data,
+        point,
+        tol=0.0,
+        rng=np.random.default_rng(0),
+        passes=passes,
+    )
+    return trail, run.advance(n_iter).result()
+
+
+def test_moves_lead_on_from_an_end_once():
+    X, stuck, _ = hills()
+    trail, end = gone(X, stuck, passes=2.0)
+    point, passes = trail.again(end, 1000)
+    means = np.sort(point.parameters.means[:, 0])
+    np.testing.assert_allclose(means, [0.0, 20.0, 40.0], atol=0.5)
+    assert passes > _search_constants.TRIAL_EPOCHS
+    # The end that follows has the epochs of this one too.
+    assert trail.again(end._replace(n_iter=12), 1000) == (None, 0.0)
+    np.testing.assert_array_equal(trail.epochs, [6, 18, 6, 6])
+
+
+@pytest.mark.parametrize(("passes", "left"), [(60.0, 1000), (2.0, 9)])
+def test_moves_are_not_tried_where_they_cost_much_or_epochs_are_few(passes, left):
+    """Beside fits of few passes; and a fit that has converged is to stay so."""
+    X, stuck, _ = hills()
+    trail, end = gone(X, stuck, passes)
+    assert trail.again(end, left) == (None, 0.0)
+    np.testing.assert_array_equal(trail.epochs, [6, 11, 6, 6])
+    assert trail.scores[1] == end.objective
+
+
+def test_moves_are_tried_on_rows_that_are_drawn_anew(monkeypatch):
+    monkeypatch.setattr(_search, "FEWEST_ROWS", 150)
+    seen = []
+
+    def climb(model, point, moves, gain, data, rng):
+        seen.append(data.n_units)
+        return None, 8.0
+
+    monkeypatch.setattr(solvers, "climb", climb)
+    X, stuck, _ = hills()
+    trail, end = gone(X, stuck, passes=2.0)
+    assert trail.again(end, 1000) == (None, 4.0)  # half of all rows
+    assert seen == [150]
+
+
+def test_what_moves_lead_to_from_an_end_is_kept_if_it_is_higher(monkeypatch):
+    """And a fit is no lower for having looked."""
+    X, how = grid(), {"covariance_type": "diag", "random_state": 0, "max_iter": 1000}
+    monkeypatch.setattr(_search, "LONG", np.inf)
+    plain = VRGaussianMixture(7, **how).fit(X)
+    monkeypatch.setattr(_search, "LONG", 0.0)
+    led = VRGaussianMixture(7, **how).fit(X)
+    assert led.objective_ >= plain.objective_
+    assert led.history_["passes"][-1] > plain.history_["passes"][-1]
+    assert led.objective_ == pytest.approx(led.score(X), abs=1e-9)
+    number = np.argmax(led.init_epochs_)
+    assert led.init_epochs_[number] >= led.n_iter_
+
+
 @pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
 def test_a_component_without_width_loses(kind):
     X = np.random.default_rng(0).normal(size=(100, 1))
@@ -439,6 +531,7 @@ def test_many_rows_are_searched_on_some(monkeypatch):
 
     spy = type("spy", (), {"search": staticmethod(spied), "STARTS": solvers.STARTS})
     monkeypatch.setattr(_search, "solvers", spy)
+    monkeypatch.setattr(_search, "LONG", np.inf)
     how = {"covariance_type": "spherical", "random_state": 0}
     whole = VRGaussianMixture(5, **how).fit(X)
     VRGaussianMixture(5, **how).fit(X, sample_weight=weight)
@@ -482,9 +575,9 @@ def test_starts_are_less_alike_where_rows_are_few(monkeypatch, n_rows):
     """Than five a parameter, of which there are 18."""
     X, seen = np.random.default_rng(0).normal(size=(n_rows, 2)), []
 
-    def watched(model, data, n_components, method, rng):
+    def watched(model, data, n_components, method, rng, n_iter):
         seen.append(method)
-        return begin(model, data, n_components, method, rng)
+        return begin(model, data, n_components, method, rng, n_iter)
 
     begin = _search.starting_parameters
     monkeypatch.setattr(_search, "starting_parameters", watched)
