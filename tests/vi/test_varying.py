@@ -338,6 +338,33 @@ def test_answers_agree_with_draws(family):
     assert (ends[~seen, 1] - ends[~seen, 0]).mean() > 0.0
 
 
+def test_a_default_prior_follows_the_units_of_features():
+    """A feature of thousandths hardly mattered, .1 nats a row for one on one."""
+    X, y, group, _ = simulate()
+    units = np.array([1e3, 1.0, 1e-3])
+    model, other = (
+        BayesianLogisticRegression().fit(rows, y, groups=group)
+        for rows in (X, X / units + 1.0)
+    )
+    np.testing.assert_allclose(other.coef_[0] / units, model.coef_[0], rtol=1e-2)
+    np.testing.assert_allclose(other.prior_scale_ / units, model.prior_scale_, 0.02)
+    chances = model.predict_proba(X, groups=group)
+    np.testing.assert_allclose(
+        other.predict_proba(X / units + 1.0, groups=group), chances, atol=5e-3
+    )
+
+
+def test_a_prior_of_noise_beside_groups_is_narrow():
+    X, y, group, _ = simulate()
+    noise = np.random.default_rng(1).normal(size=(len(X), 30))
+    model = BayesianLogisticRegression().fit(noise, y, groups=group)
+    assert model.prior_scale_.max() < 0.3
+    # Groups that differ in a slope learn the width of what they have in common.
+    varying = BayesianLogisticRegression(varying=[0]).fit(X, y, groups=group)
+    assert 0.3 < varying.prior_scale_[0] < 3.0
+    assert varying.history_["passes"][-1] > 2.0
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_stream_is_near_a_fit(family):
     X, y, group, _ = simulate(family)
@@ -560,4 +587,4 @@ def test_groups_that_say_little_are_told():
     X, _, group, _ = simulate()
     y = (X[:, 0] > 0.0).astype(int)  # separable in all groups
     with pytest.warns(FewGroupsWarning, match="Coefficients of x0 spread"):
-        BayesianLogisticRegression(varying="all").fit(X, y, groups=group)
+        BayesianLogisticRegression(1.0, varying="all").fit(X, y, groups=group)

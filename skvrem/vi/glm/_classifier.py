@@ -59,8 +59,8 @@ class BayesianLogisticRegression(
         standardised ones the scale of the highest bound, under a log-normal prior of
         its own (median 1, spread 1), and a standard deviation more. Of more than 1,000
         features it is one scale for all, and of more than 1,000 coefficients some of
-        the rows tell it; in a stream and with groups it is 1. A number is for features
-        on one scale.
+        the rows tell it; in a stream it is 1. With groups it is of what they have in
+        common. A number is for features on one scale.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float or "auto", default="auto"
@@ -189,6 +189,7 @@ class BayesianLogisticRegression(
     """
 
     _target_kind = "labels"
+    _learns_width = True
 
     # Ids of groups that cross-validation cuts by are asked for, not taken.
     __metadata_request__fit: ClassVar = {"groups": False}

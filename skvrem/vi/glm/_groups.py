@@ -39,6 +39,8 @@ from skvrem.vi.gaussian.nested._input import (
     widest,
 )
 from skvrem.vi.gaussian.nested._model import NestedPrior, Scales
+from skvrem.vi.gaussian.nested._width import learned_width
+from skvrem.vi.glm._evidence import deviation_of_mode
 from skvrem.vi.glm._model_groups import (
     Design,
     GroupBlocks,
@@ -111,6 +113,8 @@ class ByGroup:
 
     _target_kind: str
 
+    #: Whether the width of the prior is learned of rows with groups.
+    _learns_width = False
     #: Whether the fit had groups; not in older pickles.
     _grouped = False
 
@@ -186,10 +190,17 @@ class ByGroup:
             prior, order, q, scales = (before[name] for name in before["fixed"])
         else:
             order, q = self._order(X, data.n_features)
-            beneath = self._prior_of(data, targets)()
+            learned = self._learns_width and not stream
+            learned = learned and among(self.prior_scale, ("learn",))
+            one_of = self._prior_of(data, targets, learned)
             scales = self._group_scales(data, targets)[order[:q]]
-            centre, spread = beneath.mean[order], beneath.scale[order]
-            prior = NestedPrior(centre, np.square(spread), np.log(scales), SPREAD)
+
+            def prior_of(*width):
+                one = one_of(*width)
+                centre, spread = one.mean[order], one.scale[order]
+                return NestedPrior(centre, np.square(spread), np.log(scales), SPREAD)
+
+            prior = prior_of(1.0) if learned else prior_of()
         rows = opened.rows(order, q, now, len(labels))
         each = np.zeros(len(labels), int)
         each[now] = counts
@@ -204,6 +215,12 @@ class ByGroup:
         passes = 0.0
         if not go_on and not self.warm_start and len(labels) >= MANY_GROUPS:
             point, passes = self._found_on_some(model, *given, n_rows, point)
+        if not go_on and learned:
+            given = model, solvers.Whole(), point, prior_of, order < data.n_features
+            width, curvature, point, more = learned_width(*given)
+            wider = np.exp(deviation_of_mode(curvature))
+            prior, passes = prior_of(width * wider), passes + more
+            model = model.of_prior(prior)
         dtype = self.coef_.dtype if go_on else data.dtype
         seen, n_units = self.n_samples_seen_ if go_on else 0, data.n_units
         n_seen = seen + n_units

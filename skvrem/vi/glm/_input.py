@@ -122,7 +122,7 @@ def warn_unseen(estimator, data, prior_scale):
             f"The prior of {type(estimator).__name__} lets some columns of X hardly "
             f"matter, as they vary by little: {which}. Scale the data "
             "(sklearn.preprocessing.StandardScaler). prior_scale='learn' follows their "
-            "units in a fit of all rows at once, without groups.",
+            "units in a fit of all rows at once.",
             DataScaleWarning,
             stacklevel=outside(),
         )

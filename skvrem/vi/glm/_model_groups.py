@@ -4,6 +4,7 @@ The posterior is that of ``skvrem.vi.gaussian.nested``; rows are summed in
 ``_kernels_groups.py``, here or in the blocks where they lie.
 """
 
+from copy import copy
 from functools import partial
 from typing import NamedTuple
 
@@ -315,6 +316,12 @@ class GroupedModel(NestedModel):
             else:
                 noise = {"n_noisy": n_rows, "least_noise": least_noise}
         super().__init__(of_rows, prior, rows.n_groups, past, **noise)
+
+    def of_prior(self, prior):
+        """Return the model with another prior."""
+        model = copy(self)
+        model.prior, model._known = prior, (None, None)
+        return model
 
     def refined(self, point):
         """Return the model with the best family at a point, None where it is known."""

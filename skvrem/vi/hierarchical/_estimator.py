@@ -53,6 +53,7 @@ from skvrem.vi.gaussian.nested._input import (
     wide_groups,
     widest,
 )
+from skvrem.vi.gaussian.nested._width import learned_width
 from skvrem.vi.hierarchical import _inference
 from skvrem.vi.hierarchical._input import GroupedBlocks, GroupedRows
 from skvrem.vi.hierarchical._memory import GroupMemory
@@ -63,7 +64,6 @@ from skvrem.vi.hierarchical._model import (
     Past,
 )
 from skvrem.vi.hierarchical._units import Units, columns_of
-from skvrem.vi.hierarchical._width import learned_width
 
 # Where "auto" is "nested": coefficients of a group, and numbers in their matrices.
 MOST_COEFFICIENTS, MOST_NUMBERS = 100, 4_000_000
@@ -457,7 +457,7 @@ class HierarchicalSoftmaxClassifier(
         if learns:
             common = among(self.population_scale, ("auto",))
             known = self._units if self.warm_start and self._units else units
-            given = model, data, point, prior_of, seen.n_features, common
+            given = model, data, point, prior_of, slice(seen.n_features), common
             *found, point, more = learned_width(*given, known.width, known.curvature)
             units, passes = Units(*units[:2], *found), passes + more
             prior = prior_of(units.width)

@@ -317,28 +317,8 @@ class NestedSoftmax(NestedModel):
         return NestedSoftmax(self.likelihood, self.n_groups, prior, self.past)
 
     def of_population(self, point):
-        """Return E mu^2, as L has it, and the logarithms of the scales, (p, k).
-
-        L differs by the square of the shift from that of the posterior, which is large
-        where classes of groups can be separated.
-        """
-        modes = self.modes(point)
-        mean, by_mean = modes.mean[0], self.shift(modes)[1][0]
-        square = mean * (mean + 2.0 * by_mean) + np.diagonal(modes.of_mean[0])
-        return square.reshape(self.shape), modes.scales[0].reshape(self.shape)
-
-    def volume_gained(self, other, point):
-        """Return what half the log-determinant of V gains where the prior is another.
-
-        The mode of the scales follows the prior to first order.
-        """
-        root = self._root(self.information(self.modes(point)))
-        away = other.prior.log_scale - self.prior.log_scale
-        change = root @ (root.T @ (away / self.prior.log_scale_std**2))
-        scales, mean, groups = point.parameters
-        there = other.modes(Point(Scales(scales + change, mean, groups)))
-        wider = other._root(other.information(there))
-        return float(np.linalg.slogdet(wider)[1] - np.linalg.slogdet(root)[1])
+        """Return E mu^2 and the logarithms of the scales, (p, k)."""
+        return tuple(part.reshape(self.shape) for part in super().of_population(point))
 
     def resume(self, point, before, mean, old):
         """Return the point that another fit has led to; `mean` are the groups'."""

@@ -373,6 +373,32 @@ class NestedModel(PlainModel):
         mean = modes.mean[0] + of_mean[0, :, 0]
         return Point(Scales(scales, mean, modes.groups[0] + moved[0, ..., 0]))
 
+    # What the width of a prior is judged by
+
+    def of_population(self, point):
+        """Return E b^2, as L has it, (p,), and the logarithms of the scales, (h,).
+
+        L differs by the square of the shift from that of the posterior, which is large
+        where classes of groups can be separated.
+        """
+        modes = self.modes(point)
+        mean, by_mean = modes.mean[0], self.shift(modes)[1][0]
+        square = mean * (mean + 2.0 * by_mean) + np.diagonal(modes.of_mean[0])
+        return square, modes.scales[0]
+
+    def volume_gained(self, other, point):
+        """Return what half the log-determinant of V gains where the prior is another.
+
+        The mode of the scales follows the prior to first order. Noise is known.
+        """
+        root = self._root(self.information(self.modes(point)))
+        away = other.prior.log_scale - self.prior.log_scale
+        change = root @ (root.T @ (away / self.prior.log_scale_std**2))
+        scales, mean, groups = point.parameters
+        there = other.modes(Point(Scales(scales + change, mean, groups)))
+        wider = other._root(other.information(there))
+        return float(np.linalg.slogdet(wider)[1] - np.linalg.slogdet(root)[1])
+
     # What a fit leaves
 
     def seen(self, point):

@@ -11,7 +11,9 @@ STEPS = 50
 APART = 0.1
 
 
-def learned_width(model, data, point, prior_of, n_features, common, at, curvature):
+def learned_width(
+    model, data, point, prior_of, features, common=False, at=1.0, curvature=None
+):
     r"""Return how wide priors most likely are, and the posterior then, about.
 
     The width w is the deviation of d means of the population, of features in units,
@@ -25,16 +27,16 @@ def learned_width(model, data, point, prior_of, n_features, common, at, curvatur
 
     Parameters
     ----------
-    model : NestedSoftmax or HierarchicalModel
+    model : NestedModel or HierarchicalModel
     data : source
     point : Point
     prior_of : callable
-        Returns the `HierarchicalPrior` of a width.
-    n_features : int
-        Of which it is the width: all coefficients but the intercept.
-    common : bool
+        Returns the `HierarchicalPrior` or `NestedPrior` of a width.
+    features : slice or ndarray of bool
+        Coefficients of which it is the width: all but the intercept.
+    common : bool, default=False
         It is the median of the population's scales too.
-    at, curvature : float
+    at, curvature : float, default=1.0, None
         A width to start from, and what is known of the curvature there.
 
     Returns
@@ -54,7 +56,7 @@ def learned_width(model, data, point, prior_of, n_features, common, at, curvatur
         result = few_steps(model, data, point, solver, STEPS)
         point, passes = result.point, passes + result.history[-1].passes
         square, log_tau = model.of_population(point)
-        found = np.sum(square[:n_features] / prior.variance[:n_features] - 1.0)
+        found = np.sum(square[features] / prior.variance[features] - 1.0)
         if common:
             found += np.sum(log_tau - prior.log_scale) / prior.log_scale_std**2
         wider = model.of_prior(prior_of(np.exp(log_width + APART)))
