@@ -80,7 +80,8 @@ def test_weighted_moments(n):
     np.testing.assert_allclose(moments.diagonal, np.diag(S))
     np.testing.assert_allclose(moments.trace, np.trace(S))
     for k in (2, 5):
-        values, vectors = moments.largest(k)
+        values, vectors, left = moments.largest(k)
+        np.testing.assert_allclose(left, np.trace(S) - values.sum(), atol=1e-12)
         np.testing.assert_allclose(values, np.linalg.eigvalsh(S)[::-1][:k], atol=1e-12)
         np.testing.assert_allclose(S @ vectors, vectors * values, atol=1e-12)
         np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=1e-12)
@@ -467,13 +468,60 @@ def test_little_noise_is_found():
     np.testing.assert_allclose(few, fewer, rtol=0.03)
 
 
+@pytest.mark.parametrize("far", [1e3, 1e4, 1e6])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_columns_in_far_apart_units_end_at_the_highest_likelihood(far, weighted):
+    """They ended 1 to 26 nats a row below principal components."""
+    X = rows(2000, 6)
+    X[:, 0] *= far
+    weight = np.random.default_rng(1).integers(1, 3, len(X)) if weighted else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = BayesianPPCA(2, random_state=0).fit(X, sample_weight=weight)
+    again = X if weight is None else np.repeat(X, weight, axis=0)
+    best = PCA(2).fit(again)
+    assert model.score(again) == pytest.approx(best.score(again), abs=3e-3)
+    # Tipping and Bishop's, with n in place of n - 1.
+    values = best.singular_values_**2 / len(again)
+    left = np.var(again, axis=0).sum() - values.sum()
+    if far < 1e6:  # as it is lost to rounding there
+        assert model.noise_variance_ == pytest.approx(left / 4.0, rel=0.01)
+    assert model.converged_ and np.isfinite(model.components_std_).all()
+
+
+def test_a_root_of_second_moments_says_what_they_do():
+    X = rows(60)
+    moments = SecondMoments.of(X)
+    assert moments.with_root(X).root is None
+    root = np.linalg.cholesky(moments.matrix).T
+    rooted = SecondMoments(60.0, moments.mean, None, moments.matrix, root)
+    rng = np.random.default_rng(0)
+    W, V = rng.normal(size=(2, 3, 5, 2))
+    plain, other = (likelihood(some, W, 0.3) for some in (moments, rooted))
+    for name in ("value", "gradient", "by_noise", "a", "b", "P", "Q"):
+        np.testing.assert_allclose(getattr(other, name), getattr(plain, name))
+    diagonals = (
+        hessian_diagonal(some, W, 0.3, at)
+        for some, at in ((moments, plain), (rooted, other))
+    )
+    np.testing.assert_allclose(*diagonals)
+    images = (
+        hessian_times(some, W[0], 0.3, likelihood(some, W[0], 0.3), V)
+        for some in (moments, rooted)
+    )
+    np.testing.assert_allclose(*images)
+
+
 def test_columns_that_the_least_noise_hides_are_told_of():
     """As of costs beside shares; not those that are small for the noise that is."""
     rng = np.random.default_rng(0)
     X = rows(200, 6) * [1.0, 1.0, 1.0, 1.0, 1e6, 1e6]
     X[:, 0] = 3.0  # does not vary
+    model = BayesianPPCA(2, random_state=0).partial_fit(X[:100])
     with pytest.warns(DataScaleWarning, match=r"nce: x[123] .*, x[123] [^x]*Scale"):
-        BayesianPPCA(2, random_state=0).fit(X)
+        model.partial_fit(X[100:])
+    with pytest.warns(DataScaleWarning, match=r"nce: x[123] .*, x[123] [^x]*Scale"):
+        BayesianPPCA(2, random_state=0).fit(X * [1.0, 1.0, 1.0, 1.0, 1e3, 1e3])
     quiet = X / X.std(axis=0).clip(1.0), X + 1e4 * rng.normal(size=X.shape)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -37,6 +37,8 @@ TILE_ROWS = 4096
 # Learnt noise is at least this share of the mean variance: rows in a subspace would
 # leave none at all, and of less second derivatives are lost to rounding.
 LEAST_NOISE = 3e-8
+# The same where S has a root, and from which ratio of variances it has one.
+LEAST_OF_ROOT, APART = 1e-13, 1e5
 # A step may change a logarithm by so much.
 LARGEST_CHANGE = 2.0
 # A posterior precision is at least this share of the prior's: away from the optimum the
@@ -62,22 +64,26 @@ class SecondMoments:
     rows : ndarray of shape (n, d), n <= d, or None
     matrix : ndarray of shape (d, d), or None
         One of the two is there: whichever is smaller.
+    root : ndarray of shape (r, d), or None
+        R with S = R^T R, where units of columns are so far apart that S has lost its
+        least eigenvalues.
     """
 
-    def __init__(self, weight, mean, rows=None, matrix=None):
+    def __init__(self, weight, mean, rows=None, matrix=None, root=None):
         self.weight = weight
         self.mean = mean
         self.d = mean.size
         if rows is not None and len(rows) > self.d:
             rows, matrix = None, rows.T @ rows
-        self.rows, self.matrix = rows, matrix
+        self.rows, self.matrix, self.root = rows, matrix, root
         if rows is None:
             self.diagonal = np.diagonal(matrix)
         else:
             self.diagonal = np.einsum("ij,ij->j", rows, rows)
         self.trace = float(self.diagonal.sum())
         #: Of noise that is learned.
-        self.least_noise = max(LEAST_NOISE * self.trace / self.d, np.finfo(float).tiny)
+        share = LEAST_NOISE if root is None else LEAST_OF_ROOT
+        self.least_noise = max(share * self.trace / self.d, np.finfo(float).tiny)
 
     @classmethod
     def of(cls, X, weight=None):
@@ -96,6 +102,19 @@ class SecondMoments:
             matrix += tile.T @ tile
         return cls(total, mean, matrix=matrix / total)
 
+    def with_root(self, X, weight=None):
+        """Return the same with a root, of the rows it is of, where it needs one."""
+        told = self.diagonal[self.diagonal > 0.0]
+        if told.max() <= APART * told.min():
+            return self
+        root, scale = np.zeros((0, self.d)), 1.0 / np.sqrt(self.weight)
+        each = np.full(len(X), scale) if weight is None else scale * np.sqrt(weight)
+        for start in range(0, len(X), TILE_ROWS):
+            some = slice(start, start + TILE_ROWS)
+            tile = (X[some] - self.mean) * each[some, None]
+            root = np.linalg.qr(np.concatenate([root, tile]), mode="r")
+        return SecondMoments(self.weight, self.mean, self.rows, self.matrix, root)
+
     def merged(self, other):
         """Return those of all rows of two batches."""
         total = self.weight + other.weight
@@ -112,21 +131,23 @@ class SecondMoments:
         return SecondMoments(total, mean, matrix=matrix)
 
     def largest(self, k):
-        """Return the k largest eigenvalues of S, descending, and their vectors."""
-        if self.rows is not None:
+        """Return the k largest eigenvalues of S, their vectors, and the others' sum."""
+        rows = self.rows if self.root is None else self.root
+        if rows is not None:
             # Where rows are fewer, any others are orthogonal to theirs.
-            few = len(self.rows) < k
-            _, roots, vectors = np.linalg.svd(self.rows, full_matrices=few)
+            few = len(rows) < k
+            _, roots, vectors = np.linalg.svd(rows, full_matrices=few)
             values = np.zeros(k)
             values[: roots.size] = np.square(roots[:k])
-            vectors = vectors[:k].T
+            vectors, left = vectors[:k].T, np.square(roots[k:]).sum()
         else:
             span = [self.d - k, self.d - 1]
             values, vectors = eigh(self.matrix, subset_by_index=span)
             values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+            left = max(self.trace - values.sum(), 0.0)
         # Signs that do not depend on the decomposition.
         strongest = vectors[np.abs(vectors).argmax(axis=0), np.arange(k)]
-        return values, vectors * np.where(strongest < 0.0, -1.0, 1.0)
+        return values, vectors * np.where(strongest < 0.0, -1.0, 1.0), left
 
     def times(self, V):
         """Return S V, for V of shape (..., d, k)."""
@@ -169,9 +190,93 @@ class LoadingsLikelihood(NamedTuple):
     Q: np.ndarray
     SW: np.ndarray
 
+    def inverse_times(self, W, noise, V):
+        """Return C^-1 V, for V of shape (..., d, k)."""
+        return (V - self.a @ (W.T @ V)) / noise
+
+    def twice_times(self, moments, W, noise, V):
+        """Return C^-1 V and C^-1 S C^-1 V."""
+        once = self.inverse_times(W, noise, V)
+        return once, self.inverse_times(W, noise, moments.times(once))
+
+    def diagonals(self, moments, W, noise):
+        """Return those of C^-1 and of C^-1 S C^-1, (..., d)."""
+        A = (1.0 - (self.a * W).sum(axis=-1)) / noise
+        inner = self.a @ (np.swapaxes(W, -1, -2) @ self.SW) - 2.0 * self.SW
+        return A, (moments.diagonal + (self.a * inner).sum(axis=-1)) / noise**2
+
+
+class RootedLikelihood(NamedTuple):
+    r"""The same by a root R of S, of columns in units that are far apart.
+
+    With :math:`W = V \mathrm{diag}(s) O^T`, :math:`C^{-1}` is :math:`(s^2 +
+    \lambda^2)^{-1}` along V and :math:`\lambda^{-2}` across, so that nothing is a
+    difference of the widest column's squares. Rows of :math:`U = R C^{-1}` say all that
+    S does.
+
+    Attributes
+    ----------
+    value, gradient, by_noise, a, b, P, Q
+        See `LoadingsLikelihood`.
+    U : ndarray of shape (..., r, d)
+    V : ndarray of shape (..., d, k)
+    squares : ndarray of shape (..., k)
+        Variances of a row along V.
+    """
+
+    value: np.ndarray
+    gradient: np.ndarray
+    by_noise: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    P: np.ndarray
+    Q: np.ndarray
+    U: np.ndarray
+    V: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, root, W, noise):
+        """Return it of a root (r, d) at loadings (..., d, k)."""
+        d, k = W.shape[-2:]
+        V, s, Ot = np.linalg.svd(W, full_matrices=False)
+        Vt, squares = np.swapaxes(V, -1, -2), s**2 + noise
+        along = root @ V
+        across = root - along @ Vt
+        more = across @ V  # once is not enough beside a wide column
+        along, across = along + more, across - more @ Vt
+        each = squares[..., None, :]
+        U = (along / each) @ Vt + across / noise
+        shares = (s / squares)[..., None, :]
+        a, Ra = (V * shares) @ Ot, (along * shares) @ Ot
+        b = np.swapaxes(U, -1, -2) @ Ra
+        P = (np.swapaxes(Ot, -1, -2) * (s**2 / squares)[..., None, :]) @ Ot
+        log_det = (d - k) * np.log(noise) + np.log(squares).sum(axis=-1)
+        misfit = (along**2 / each).sum(axis=(-1, -2))
+        misfit += (across**2).sum(axis=(-1, -2)) / noise
+        value = -0.5 * (d * LOG_2PI + log_det + misfit)
+        trace_a = (1.0 / squares).sum(axis=-1) + (d - k) / noise
+        by_noise = -0.5 * noise * (trace_a - (U**2).sum(axis=(-1, -2)))
+        Q = np.swapaxes(Ra, -1, -2) @ Ra
+        return cls(value, b - a, by_noise, a, b, P, Q, U, V, squares)
+
+    def twice_times(self, moments, W, noise, V):
+        """Return C^-1 V and C^-1 S C^-1 V."""
+        along = self.V.T @ V
+        once = self.V @ (along / self.squares[:, None])
+        once += (V - self.V @ along) / noise
+        return once, self.U.T @ (self.U @ V)
+
+    def diagonals(self, moments, W, noise):
+        """Return those of C^-1 and of C^-1 S C^-1, (..., d)."""
+        square = self.V**2
+        A = (square / self.squares[..., None, :]).sum(axis=-1)
+        A += np.maximum(1.0 - square.sum(axis=-1), 0.0) / noise
+        return A, (self.U**2).sum(axis=-2)
+
 
 def likelihood(moments, W, noise):
-    """Return the `LoadingsLikelihood` of loadings.
+    """Return the `LoadingsLikelihood` of loadings, or the `RootedLikelihood`.
 
     Parameters
     ----------
@@ -180,6 +285,8 @@ def likelihood(moments, W, noise):
     noise : float
         Noise variance.
     """
+    if moments.root is not None:
+        return RootedLikelihood.of(moments.root, W, noise)
     d, k = W.shape[-2:]
     Wt = np.swapaxes(W, -1, -2)
     SW = moments.times(W)
@@ -210,16 +317,11 @@ def hessian_times(moments, W, noise, at, V):
     moments : SecondMoments
     W : ndarray of shape (d, k)
     noise : float
-    at : LoadingsLikelihood
+    at : LoadingsLikelihood or RootedLikelihood
         At W.
     V : ndarray of shape (..., d, k)
     """
-
-    def divide(U):  # by C
-        return (U - at.a @ (W.T @ U)) / noise
-
-    AV = divide(V)
-    BV = divide(moments.times(AV))
+    AV, BV = at.twice_times(moments, W, noise, V)
     Va, Vb = np.swapaxes(V, -1, -2) @ at.a, np.swapaxes(V, -1, -2) @ at.b
     by_a = AV - AV @ at.P - at.a @ Va
     by_b = BV - AV @ at.Q - at.a @ Vb - BV @ at.P - at.b @ Va
@@ -228,10 +330,7 @@ def hessian_times(moments, W, noise, at, V):
 
 def hessian_diagonal(moments, W, noise, at):
     """Return the diagonals (..., d, k) of Hessians of a row's log-likelihood at W."""
-    A = (1.0 - (at.a * W).sum(axis=-1)) / noise
-    inner = at.a @ (np.swapaxes(W, -1, -2) @ at.SW) - 2.0 * at.SW
-    B = (moments.diagonal + (at.a * inner).sum(axis=-1)) / noise**2
-    A, B = A[..., None], B[..., None]
+    A, B = (part[..., None] for part in at.diagonals(moments, W, noise))
     P, Q = (np.diagonal(M, 0, -2, -1)[..., None, :] for M in (at.P, at.Q))
     by_a = A * (1.0 - P) - at.a**2
     by_b = B * (1.0 - P) - A * Q - 2.0 * at.a * at.b
@@ -314,11 +413,10 @@ def start_loadings(moments, k, prior_scale, noise):
     noise : float or None
         None is that of the highest likelihood.
     """
-    values, vectors = moments.largest(k)
-    d, n, trace = moments.d, moments.weight, moments.trace
+    values, vectors, left = moments.largest(k)
+    d, n = moments.d, moments.weight
     if noise is None:
-        left = max(trace - values.sum(), 0.0) / max(d - k, 1)
-        noise = max(left, moments.least_noise)
+        noise = max(left / max(d - k, 1), moments.least_noise)
     c = 2.0 * n * values / (n + np.sqrt(n**2 + 4.0 * n * values / prior_scale**2))
     # A little length where there is none to find: zero is a saddle point.
     length = np.sqrt(np.maximum(c - noise, 1e-4 * noise))
