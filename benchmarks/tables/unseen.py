@@ -151,7 +151,7 @@ def networks(run):
     """Log-loss of networks on few rows, nats a row."""
     models = {
         "GaussianDropoutClassifier": GaussianDropoutClassifier(random_state=0),
-        "the same, alpha=1e-4": GaussianDropoutClassifier(alpha=1e-4, random_state=0),
+        "the same, alpha=1": GaussianDropoutClassifier(alpha=1.0, random_state=0),
         "MLPClassifier": MLPClassifier(random_state=0),
         "LogisticRegression": LogisticRegression(),
     }

@@ -394,7 +394,7 @@ def brute_loss(model, X, y, n_draws=400):
             top = z.max(axis=1)
             mass = top + np.log(np.exp(z - top[:, None]).sum(axis=1))
             each[draw] += 0.5 * (mass - z[np.arange(len(z)), y]).mean()
-    penalty = 0.5 * model.alpha * np.square(W).sum() / len(X)
+    penalty = 0.5 * model.alpha_ * np.square(W).sum() / len(X)
     return each.mean() + penalty, each.std() / np.sqrt(n_draws)
 
 

@@ -52,7 +52,14 @@ from skvrem.utils._validation import (
     numbered,
 )
 from skvrem.vi.dropout._model import DropoutModel, DropoutSteps, Network, Weights
-from skvrem.vi.dropout._plan import FULL_ROWS, EarlyStopping, hidden_sizes, plan_dropout
+from skvrem.vi.dropout._plan import (
+    FULL_ROWS,
+    EarlyStopping,
+    full_passes,
+    hidden_sizes,
+    plan_dropout,
+)
+from skvrem.vi.dropout._strength import ROUGH, ROWS, strength_of
 from skvrem.vi.gaussian._answers import check_method, in_chunks
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
@@ -76,6 +83,7 @@ from skvrem.vi.gaussian._model_families import (
     expected_probabilities,
     probabilities,
 )
+from skvrem.vi.glm._input import drawn_rows
 
 # Units of a layer that no memory has room for the weights of.
 MOST_UNITS = 1 << 32
@@ -117,10 +125,13 @@ class GaussianDropoutClassifier(
     dropout_scale : float, default=0.5
         Standard deviation of the noise. Dropping units with probability p has the same
         variance for :math:`\sqrt{p / (1 - p)}`.
-    alpha : float, default=1.0
+    alpha : float or "auto", default="auto"
         Strength of the L2 penalty, as of scikit-learn's MLPClassifier. 1 is a standard
         normal prior on weights: what comes before the noise is held by nothing else,
-        and with next to none networks of a hundred rows learn them by heart.
+        and with next to none networks of a hundred rows learn them by heart. "auto"
+        is the one of 0.1, 0.3, 1, 3, 10 and 30 that foretells fifths of the rows best,
+        of a thousand of them if there are more; 1 below twenty that are not alike. A
+        warm start keeps it, a stream chooses anew as its rows double, up to a thousand.
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How means over rows are estimated: by full passes, by minibatches, or by those
         with the control variate of Algorithm 2 of [1]_. "auto" is "batch" without
@@ -175,6 +186,8 @@ class GaussianDropoutClassifier(
         that err by some 5e-4 nats a row.
     objective_ : float
         Minus ``loss_``: the penalised expected log-likelihood, in nats a row.
+    alpha_ : float
+        Strength of the penalty that was used.
     n_layers_ : int
         With that of the features.
     history_ : dict of ndarray
@@ -221,7 +234,7 @@ class GaussianDropoutClassifier(
         activation: Literal["relu", "tanh", "logistic", "identity"] = "relu",
         *,
         dropout_scale: float = 0.5,
-        alpha: float = 1.0,
+        alpha: float | Literal["auto"] = "auto",
         solver: Literal["auto", "batch", "stochastic", "svrg"] = "auto",
         steps: MinibatchSteps | None = None,
         step_size: float | Literal["auto"] = "auto",
@@ -360,14 +373,17 @@ class GaussianDropoutClassifier(
         plan = plan_dropout(self, n_rows, len(self.classes_), remote=remote)
         if not remote:
             data = as_source(rows, weight)
-        model = self._model(data, None if remote else numbers)
+        numbers = None if remote else numbers
+        alpha = self._alpha(data, numbers, rng, keep=self.warm_start)
+        model = self._model(data, numbers, alpha)
         point = Point(Weights(self._first(model, before, rng)))
         fitted = model if plan.name == "batch" else self._steps(model, plan)
 
         def describe(parameters, objective):
             found = self._attributes(model.network, parameters, dtype)
             objectives = {"loss_": -objective, "objective_": objective}
-            return found | objectives | plan.attributes() | {"n_samples_seen_": n_rows}
+            found |= {"alpha_": alpha, "n_samples_seen_": n_rows}
+            return found | objectives | plan.attributes()
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(
@@ -380,7 +396,7 @@ class GaussianDropoutClassifier(
             )
         if not watch.ended:
             warn_not_converged(self, result)
-        stream = "_moments", "_kept", "_begun", "_curvature"
+        stream = "_moments", "_kept", "_begun", "_curvature", "_asked"
         for name in (*stream, "_rows", "validation_scores_"):
             vars(self).pop(name, None)
         if not remote:
@@ -418,7 +434,23 @@ class GaussianDropoutClassifier(
                 "on either side: choose another, or early_stopping=False."
             )
 
-    def _model(self, data, numbers, times=1.0):
+    def _alpha(self, data, numbers, rng, keep):
+        """Return the strength of the penalty, the last one if that is to be kept."""
+        if self.alpha != "auto":
+            return float(self.alpha)
+        if keep and hasattr(self, "alpha_"):
+            return self.alpha_
+        rng = rng.spawn(1)[0]  # answers to a given strength are those of no choice
+
+        def choose():
+            rows, weight, some = drawn_rows(data, numbers, ROWS, rng)
+            how = (rows, some, weight), full_passes(self, ROUGH), rng
+            return strength_of(self._model, self._random, *how)
+
+        with threads(self.n_jobs):
+            return solvers.remembered("alpha", choose, rng)
+
+    def _model(self, data, numbers, alpha, times=1.0):
         """Return the model of a source, and the numbers of classes if these are here.
 
         times: so many times the rows are those of the stream.
@@ -429,7 +461,7 @@ class GaussianDropoutClassifier(
         family = Logistic() if k == 2 else ScatteredSoftmax(k, data.n_units)
         sizes = (data.n_features, *hidden_sizes(self), family.n_predictors)
         network = Network(sizes, self.activation, self.dropout_scale)
-        return DropoutModel(family, numbers, network, self.alpha, data, times)
+        return DropoutModel(family, numbers, network, alpha, data, times)
 
     def _steps(self, model, plan, n_visits=None):
         """Return what minibatch steps move."""
@@ -534,14 +566,17 @@ class GaussianDropoutClassifier(
         alone = curvature is not None and complete and not anew
         whole = complete and (seen <= FULL_ROWS if hidden else not alone)
         data, targets = (batch, numbers) if alone else before.beside(batch, numbers)
-        model = self._model(data, targets, seen / data.n_units)
+        # Of the number of rows, too, or all batches would draw the same.
+        random = check_random_state(self.random_state)
+        rng = np.random.default_rng([random.randint(2**31 - 1), seen])
+        asked = vars(self).get("_asked", earlier)
+        ask = first or (complete and (new_class or GROWTH * asked <= min(seen, ROWS)))
+        alpha = self._alpha(data, targets, rng, keep=not ask)
+        model = self._model(data, targets, alpha, seen / data.n_units)
         point = Point(
             Weights(np.empty(0) if first else self._weights(model.network)),
             moments=vars(self).get("_moments"),
         )
-        # Of the number of rows, too, or all batches would draw the same.
-        random = check_random_state(self.random_state)
-        rng = np.random.default_rng([random.randint(2**31 - 1), seen])
         if first or (anew and hidden):
             point = Point(Weights(self._random(model, rng)))
         if anew:
@@ -569,6 +604,8 @@ class GaussianDropoutClassifier(
             converged_=False,
             n_iter_=getattr(self, "n_iter_", 0) + 1,
             n_samples_seen_=seen,
+            alpha_=alpha,
+            _asked=seen if ask else asked,
             _kept=before.after(batch, numbers, KEPT),
             _begun=begun,
             _moments=point.moments,
@@ -698,6 +735,7 @@ class GaussianDropoutClassifier(
         facts = {
             "loss": self.loss_,
             "dropout_scale": self._of_fit.dropout_scale,
+            "alpha": self.alpha_,
             "solver": self.solver_,
             "expectation": self.expectation_,
             "epochs": self.n_iter_,

@@ -61,11 +61,15 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False, remote=False):
     if batch_size == "auto":
         batch_size = BATCH_ROWS
     batch_size = n_rows if solver == "batch" else min(batch_size, n_rows)
-    made = solvers.Sweeps(solver)
-    if solver == "batch":  # without hidden layers the objective is concave
-        made = solvers.QuasiNewton(estimator.tol, trusted=not hidden, name=solver)
+    made = full_passes(estimator) if solver == "batch" else solvers.Sweeps(solver)
     plan = PosteriorPlan(solver, made, expectation=expectation, optimizer=optimizer)
     return plan.stepping(step_size, batch_size)
+
+
+def full_passes(estimator, times=1.0):
+    """Return the solver of full passes, to so many times the tolerance."""
+    trusted = not hidden_sizes(estimator)  # the objective is concave
+    return solvers.QuasiNewton(times * estimator.tol, trusted=trusted, name="batch")
 
 
 class EarlyStopping:
