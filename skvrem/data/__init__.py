@@ -1,5 +1,6 @@
 """Sources of rows: arrays, CSR matrices, memory maps and dask arrays."""
 
+from skvrem.data._arrays import drawn_rows, rows_of, rows_of_block
 from skvrem.data._batch import draw
 from skvrem.data._first_rows import begin_stream, forget_stream
 from skvrem.data._kept import KeptRows, container, joined, weights_of
@@ -26,6 +27,7 @@ __all__ = [
     "column_moments",
     "container",
     "draw",
+    "drawn_rows",
     "forget_stream",
     "is_dask",
     "joined",
@@ -33,6 +35,8 @@ __all__ = [
     "lives_beside",
     "of_dask",
     "open_remote",
+    "rows_of",
+    "rows_of_block",
     "streamed",
     "sum_beside",
     "total_over_blocks",

@@ -19,6 +19,7 @@ from skvrem.data import (
     KeptRows,
     as_source,
     averaged,
+    drawn_rows,
     lazily,
     of_dask,
     open_remote,
@@ -83,7 +84,6 @@ from skvrem.vi.gaussian._model_families import (
     expected_probabilities,
     probabilities,
 )
-from skvrem.vi.glm._input import drawn_rows
 
 # Units of a layer that no memory has room for the weights of.
 MOST_UNITS = 1 << 32

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import as_source
+from skvrem.data import as_source, drawn_rows
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
@@ -53,7 +53,6 @@ from skvrem.vi.glm._evidence import of_predictors, width_of_prior
 from skvrem.vi.glm._groups import OF_GROUPS, ByGroup
 from skvrem.vi.glm._input import (
     REACH,
-    drawn_rows,
     reach_of_features,
     units_of_features,
     warn_unseen,

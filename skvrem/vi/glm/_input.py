@@ -7,8 +7,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import StandardScaler
 
-from skvrem.data import as_source, column_moments, draw, open_remote
-from skvrem.data._batch import sparse
+from skvrem.data import (
+    as_source,
+    column_moments,
+    open_remote,
+    rows_of,
+    rows_of_block,
+)
 from skvrem.exceptions import DataScaleWarning
 from skvrem.utils._reports import name_columns, outside
 from skvrem.utils._validation import check_block, check_columns_of, check_weighted
@@ -41,39 +46,8 @@ def few_in_memory(estimator, data):
     if data.n_units >= data.n_features + estimator.fit_intercept:
         return data, None
     batch = data.fetch(np.arange(data.n_units))
-    rows, weight = _rows_of_block(batch)
+    rows, weight = rows_of_block(batch)
     return as_source(rows, weight), batch.targets
-
-
-def _rows_of_block(batch):
-    """Return rows, as an array or a sparse one, and their weights or None."""
-    rows = batch.rows
-    if sparse(rows):
-        *parts, d = rows
-        rows = sp.csr_array(tuple(parts), (batch.n_units, d))
-    return rows, batch.weight if batch.weight.size else None
-
-
-def _rows_of(data):
-    """Return the same of a source in memory, with one entry a place."""
-    rows, weight = data.rows, data.weight if data.weight.size else None
-    if hasattr(rows, "indptr"):
-        parts = rows.data, rows.indices, rows.indptr
-        rows = sp.csr_array(parts, (data.n_units, data.n_features))
-        if not rows.has_canonical_format:
-            rows = rows.copy()
-            rows.sum_duplicates()
-    return rows, weight
-
-
-def drawn_rows(data, targets, size, rng):
-    """Return some rows of a source, their weights or None, and their targets."""
-    units = draw(data.n_units, min(size, data.n_units), rng)
-    if data.remote:
-        batch = data.fetch(units)
-        return *_rows_of_block(batch), batch.targets
-    rows, weight = _rows_of(data)
-    return rows[units], None if weight is None else weight[units], targets[units]
 
 
 def units_of_features(data):
@@ -84,7 +58,7 @@ def units_of_features(data):
     if data.remote or not data.sparse:
         moments = column_moments(data).weighted
         return moments.mean, np.where(moments.deviation > 0.0, moments.deviation, 1.0)
-    rows, weight = _rows_of(data)
+    rows, weight = rows_of(data)
     with np.errstate(invalid="ignore"):  # of a variance that is rounding
         scaler = StandardScaler(with_mean=not sp.issparse(rows))
         scaler.fit(rows, sample_weight=weight)
@@ -96,7 +70,7 @@ def reach_of_features(data, mean):
     if data.remote:
         ends = data.chunks().reduce(_ends_of_block, np.maximum)
     else:
-        ends = _ends(*_rows_of(data))
+        ends = _ends(*rows_of(data))
     return np.maximum(mean + ends[0], ends[1] - mean)
 
 
@@ -105,7 +79,7 @@ def warn_unseen(estimator, data, prior_scale):
 
     Their spread is taken from some of the rows.
     """
-    rows, _ = _rows_of(data)
+    rows, _ = rows_of(data)
     some = as_source(rows[:: -(-data.n_units // LOOKED_AT)], None)
     mean, units = units_of_features(some)
     units = np.maximum(units, reach_of_features(some, mean) / REACH)
@@ -129,7 +103,7 @@ def warn_unseen(estimator, data, prior_scale):
 
 
 def _ends_of_block(batch):
-    return _ends(*_rows_of_block(batch))
+    return _ends(*rows_of_block(batch))
 
 
 def _ends(rows, weight):
