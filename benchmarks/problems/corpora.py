@@ -1,14 +1,28 @@
 """Corpora, real and simulated."""
 
+import ast
+import importlib
+import warnings
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+from sklearn.feature_extraction.text import CountVectorizer
 
-from benchmarks.harness import data
+from benchmarks.harness import Unavailable, data
 
-__all__ = ["CORPORA", "Corpus", "completion", "load", "simulated", "split"]
+__all__ = [
+    "CORPORA",
+    "INSTALLED",
+    "Corpus",
+    "completion",
+    "installed",
+    "load",
+    "simulated",
+    "split",
+]
 
 #: short name -> (file, name in tables)
 CORPORA = {
@@ -98,3 +112,54 @@ def simulated(
     X = sparse.vstack(rows, format="csr").astype(np.float32)
     words = np.array([f"w{v}" for v in range(n_words)])
     return split(X, words, "simulated", seed)
+
+
+def _news():
+    """The first of the broadcasts of Lee, Pincombe and Welsh (2005), 300 of them."""
+    try:
+        from gensim.test.utils import datapath
+    except ImportError as error:
+        raise Unavailable("gensim has the texts") from error
+    return Path(datapath("lee_background.cor")).read_text("utf-8").splitlines()
+
+
+def _docstrings():
+    """Those of what NumPy, SciPy and scikit-learn define, of a paragraph at least."""
+    texts = set()
+    for name in ("numpy", "scipy", "sklearn"):
+        folder = Path(importlib.import_module(name).__file__).parent
+        for path in folder.rglob("*.py"):
+            if "tests" in path.parts:
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of escapes
+                tree = ast.parse(path.read_text("utf-8"))
+            for node in ast.walk(tree):
+                if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                    texts.add(ast.get_docstring(node) or "")
+    return sorted(text for text in texts if len(text) > 400)
+
+
+#: Texts that come with packages: short name -> (texts, name in tables)
+INSTALLED = {
+    "news": (_news, "broadcast news"),
+    "docstrings": (_docstrings, "docstrings"),
+}
+
+
+@lru_cache(maxsize=1)
+def _counts(key, least):
+    texts, _ = INSTALLED[key]
+    words = CountVectorizer(
+        stop_words="english", min_df=3, max_df=0.5, token_pattern="[a-zA-Z]{3,}"
+    )
+    X = words.fit_transform(texts()).astype(np.float32).tocsr()
+    long = np.asarray(X.sum(axis=1)).ravel() >= least
+    return X[long], words.get_feature_names_out()
+
+
+def installed(key, seed, least=20):
+    """Return texts that come with packages, a quarter held out, at most 430."""
+    X, vocabulary = _counts(key, least)
+    n_test = min(X.shape[0] // 4, 430)
+    return split(X, vocabulary, INSTALLED[key][1], seed, n_test)

@@ -11,7 +11,8 @@ Temperatures and passes are those of mean field, "completion" is of the collapse
 step: 430 documents of at least ten words are held out; shares of one half of each are
 from 50 MAP EM steps with .02 added to every count, and the other half is scored. The
 others are `VRPLSA` and mean field by default, tomotopy (alpha = 1/K, learned, eta =
-0.1) after 200 sweeps, scikit-learn and gensim after eight passes.
+0.1) after 200 sweeps, scikit-learn and gensim after eight passes. "Texts" has news that
+come with gensim, and the docstrings of NumPy, SciPy and scikit-learn as installed.
 """
 
 import statistics
@@ -19,6 +20,8 @@ import time
 from functools import partial
 from itertools import pairwise, product
 
+import numpy as np
+from sklearn.decomposition import LatentDirichletAllocation
 from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Row, an_iteration, group, timed
@@ -149,6 +152,42 @@ def completion(run, key, n_topics):
             key=str(n_epochs or "default"),
             numbers={"ours": fits, "others": others},
         )
+
+
+@group(product(corpora.INSTALLED, (10, 20, 50)))
+def texts(run, key, n_topics):
+    """The same of texts that nothing was chosen on, means of three splits."""
+    kinds = {
+        "ours": partial(TemperedLDA, n_jobs=1),
+        "VRPLSA": partial(VRPLSA, n_jobs=1),
+        "scikit-learn": LatentDirichletAllocation,
+    }
+    found = {}
+    for seed in range(run.size(3, 1)):
+        corpus = corpora.installed(key, seed)
+        halves = evaluation.halve(corpus.test)
+        for kind in (TemperedLDA, VRPLSA):
+            short = kind(n_topics, max_iter=5, n_jobs=1)
+            timed(partial(short.fit, corpus.train[:100]))  # compiles
+        for name, kind in kinds.items():
+            make = partial(kind, n_topics, random_state=seed)
+            found.setdefault(name, []).append(timed_fit(make, corpus, halves))
+        for n_sweeps in run.installed({"tomotopy": (200, 1000)}).get("tomotopy", ()):
+            curve = peers.tomotopy_curve(corpus, n_topics, n_sweeps, n_sweeps, seed)
+            *_, (seconds, topics) = curve
+            value = evaluation.complete(halves, topics, ALPHA)
+            found.setdefault(f"tomotopy, {n_sweeps}", []).append((seconds, value))
+    means = {name: np.mean(fits, axis=0).tolist() for name, fits in found.items()}
+    seconds, value = means.pop("ours")
+    beside = ", ".join(f"{name} {others[0]:.1f} s" for name, others in means.items())
+    yield Row(
+        f"{corpus.name}, {corpus.train.shape[0]} documents, K={n_topics}",
+        value,
+        "nats",
+        {name: level for name, (_, level) in means.items()},
+        note=f"{seconds:.1f} s; {beside}",
+        numbers=found,
+    )
 
 
 @group(list(corpora.CORPORA))

@@ -97,15 +97,43 @@ def test_a_loss_of_rounding_is_none(height, loss, back):
 
 
 def test_runs_that_go_on_share_their_epochs():
-    fit = solvers.Runs(5, 0.0, tol=0.0, rng=np.random.default_rng(0))
-    for n_epochs in (3, 2):
+    fit, passes = solvers.Runs(5, 0.0, tol=0.0, rng=np.random.default_rng(0)), 0.0
+    for n_epochs, left in ((3, 2), (1, 1), (1, 0)):
         most = iter([False] * (n_epochs - 1) + [True])
-        solver = Sinking()
-        fit.go_on(Still(), solver, Height(1.0), report=lambda *_, m=most: next(m))
+        solver, report = Sinking(), lambda *_, m=most: next(m)
+        found = fit.go_on(Still(), solver, Height(1.0), passes=0.5, report=report)
+        # What the point has cost, its certificate, and the epochs.
+        assert found.history[0].passes > passes + 0.5
+        assert found.history[-1].passes > found.history[0].passes
+        passes = found.history[-1].passes
         assert fit.ended  # as it was asked for
         fit.results[-1] = fit.results[-1]._replace(reason=None)
-        assert fit.ended == (n_epochs == 2)
+        assert fit.ended == (left == 0)
     assert fit.result().n_iter == 5
+
+
+class Told:
+    """A model that returns the step it is to make."""
+
+    def update(self, point, table, mean, step):
+        return point, mean, step
+
+
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_steps_of_a_stream_fall_and_shares_of_one_forget_as_much(share):
+    estimator = SimpleNamespace(step_size=0.8, step_offset=1.0, step_decay=0.5)
+    how = {"mean": 5.0, "share": share}
+    whole = 0.8 * (3.0 + 1.0) ** -0.5
+    found = solvers.stream_step(estimator, Told(), "point", None, 3.0, **how)
+    assert found.step_size == pytest.approx(1.0 - (1.0 - whole) ** share)
+    assert found.point == ("point", 5.0, found.step_size)
+    first = solvers.stream_step(estimator, Told(), "point", None, None, **how)
+    assert first.step_size == 1.0
+    estimator.step_size = "auto"
+    found = solvers.stream_step(
+        estimator, Told(), "point", None, 3.0, decay=(13.0, 0.25), **how
+    )
+    assert found.step_size == pytest.approx(1.0 - (1.0 - 0.5) ** share)
 
 
 class Visited(Visiting):
