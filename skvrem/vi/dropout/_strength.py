@@ -17,11 +17,12 @@ from skvrem.vi.gaussian._model_families import (
 #: Strengths that are tried, and the one where rows are too few to tell.
 STRENGTHS, PLAIN = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), 1.0
 #: Parts of the rows that are foretold from the others, and rows that suffice.
-FOLDS, ROWS = 5, 1000
+FOLDS, ROWS = 5, 500
 #: Times the tolerance of the fit that fits to some of the rows have.
 ROUGH = 10.0
-#: Epochs at most, whatever those of the fit, which may go on from a shorter one.
-MOST = 200
+#: Epochs, which tell strengths apart long before they end. Not those of the fit, which
+#: may go on from a shorter one.
+MOST = 30
 #: Rows, no two alike, below which nothing is tried.
 FEW = 20
 
