@@ -33,8 +33,8 @@ for model in models.values():
 # ------------------
 # The log-loss is what is paid for a probability: small where it was right to be sure.
 # The network that is trained to the end has learned the noise. Stopping early helps,
-# where somebody knows when to stop: adam happens to, here. Dropout goes to its end, under
-# the penalty that foretells rows held out best, and pays less.
+# where somebody knows when to stop: adam happens to, here. Dropout goes to its end,
+# under the penalty that foretells rows held out best, and pays less.
 
 grid = np.stack(
     np.meshgrid(np.linspace(-2, 3, 120), np.linspace(-1.5, 2, 120)), axis=-1
