@@ -1,11 +1,13 @@
 """How strong a penalty rows ask for: of a few strengths the one that foretells best."""
 
-from functools import cache
+from copy import copy
+from functools import cache, partial
 
 import numpy as np
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
+from skvrem.utils._parallel import parallel_map
 from skvrem.vi.dropout._model import Weights
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import (
@@ -16,8 +18,9 @@ from skvrem.vi.gaussian._model_families import (
 
 #: Strengths that are tried, and the one where rows are too few to tell.
 STRENGTHS, PLAIN = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), 1.0
-#: Parts of the rows that are foretold from the others, and rows that suffice.
-FOLDS, ROWS = 5, 500
+#: Parts of the rows that are foretold from the others, of few rows and of many; rows
+#: that are many, and that suffice.
+FOLDS, MANY, ROWS = (5, 3), 200, 500
 #: Times the tolerance of the fit that fits to some of the rows have.
 ROUGH = 10.0
 #: Epochs, which tell strengths apart long before they end. Not those of the fit, which
@@ -40,7 +43,7 @@ def folds_of(rows, numbers, rng):
     order = rng.permutation(len(alike))
     order = order[np.argsort(alike[order, -1], kind="stable")]
     folds = np.empty(len(alike), dtype=int)
-    folds[order] = np.arange(len(alike)) % FOLDS
+    folds[order] = np.arange(len(alike)) % FOLDS[len(alike) >= MANY]
     return folds[place.ravel()]
 
 
@@ -68,23 +71,23 @@ def strength_of(model_of, start_of, rows, solver, rng):
         return PLAIN
     seed, constant = rng.integers(2**31), schedules.Constant(1.0)
     how = {"temperature": constant, "step_size": constant, "max_iter": MOST}
-    how |= {"tol": solver.tol, "rng": rng}
+    how |= {"tol": solver.tol, "rng": None}
+
+    def held_out(place, fold):
+        out = folds == fold
+        data = as_source(rows[~out], weight[~out])
+        strength = STRENGTHS[place] * data.total_weight / weight.sum()
+        model = model_of(data, numbers[~out], strength)
+        first = Weights(start_of(model, np.random.default_rng(seed)))
+        found = solvers.run(model, copy(solver), data, Point(first), **how)
+        p = _foretold(model.network, found.point.parameters.vector, rows[out])
+        right = np.take_along_axis(p, numbers[out, None].astype(int), axis=1)
+        with np.errstate(divide="ignore"):
+            return -weight[out] @ np.log(right[:, 0])
 
     @cache
     def loss(place):
-        total = 0.0
-        for fold in range(FOLDS):
-            out = folds == fold
-            data = as_source(rows[~out], weight[~out])
-            strength = STRENGTHS[place] * data.total_weight / weight.sum()
-            model = model_of(data, numbers[~out], strength)
-            first = Weights(start_of(model, np.random.default_rng(seed)))
-            found = solvers.run(model, solver, data, Point(first), **how)
-            p = _foretold(model.network, found.point.parameters.vector, rows[out])
-            right = np.take_along_axis(p, numbers[out, None].astype(int), axis=1)
-            with np.errstate(divide="ignore"):
-                total -= weight[out] @ np.log(right[:, 0])
-        return total
+        return sum(parallel_map(partial(held_out, place), range(folds.max() + 1)))
 
     place = STRENGTHS.index(PLAIN)
     for step in (1, -1):
