@@ -18,9 +18,9 @@ from skvrem.vi.gaussian._model_families import (
 
 #: Strengths that are tried, and the one where rows are too few to tell.
 STRENGTHS, PLAIN = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), 1.0
-#: Parts of the rows that are foretold from the others, of few rows and of many; rows
-#: that are many, and that suffice.
-FOLDS, MANY, ROWS = (5, 3), 200, 500
+#: Parts of the rows that are foretold from the others (three choose worse), and rows
+#: that suffice.
+FOLDS, ROWS = 5, 500
 #: Times the tolerance of the fit that fits to some of the rows have.
 ROUGH = 10.0
 #: Epochs, which tell strengths apart long before they end. Not those of the fit, which
@@ -43,7 +43,7 @@ def folds_of(rows, numbers, rng):
     order = rng.permutation(len(alike))
     order = order[np.argsort(alike[order, -1], kind="stable")]
     folds = np.empty(len(alike), dtype=int)
-    folds[order] = np.arange(len(alike)) % FOLDS[len(alike) >= MANY]
+    folds[order] = np.arange(len(alike)) % FOLDS
     return folds[place.ravel()]
 
 
@@ -87,7 +87,7 @@ def strength_of(model_of, start_of, rows, solver, rng):
 
     @cache
     def loss(place):
-        return sum(parallel_map(partial(held_out, place), range(folds.max() + 1)))
+        return sum(parallel_map(partial(held_out, place), range(FOLDS)))
 
     place = STRENGTHS.index(PLAIN)
     for step in (1, -1):
