@@ -15,7 +15,7 @@ from scipy.special import i0e, i1e, logsumexp, softmax
 from skvrem import VRHMM, hmm
 from skvrem.hmm.em_vrso import _kernels as kernels
 from skvrem.hmm.em_vrso._model import RowSweeps
-from skvrem.hmm.em_vrso._model_rows import row_model
+from skvrem.hmm.em_vrso._model_rows import NEVER, _of_labels, row_model
 from skvrem.solvers._protocols import Anchor
 from skvrem.utils._math import bessel
 from tests.hmm.oracle import enumerate_paths
@@ -313,3 +313,14 @@ def test_other_densities_and_priors_are_no_rows():
         assert emission.open(X, 2).row_pieces(X) is not None
     for emission in others:
         assert emission.open(X, 2).row_pieces(X) is None
+
+
+def test_a_known_state_is_the_only_one_that_is_possible():
+    X = np.zeros((4, 1))
+    like = hmm.Poisson().open(X, 3).row_pieces(X)[0]
+    made = _of_labels(np.array([-1, 0, 2, 1]), 3, like)
+    of_rows = made.constants[:, made.columns[:, 0].astype(int)].T
+    only = np.where(np.eye(3) > 0.0, 0.0, NEVER)
+    np.testing.assert_array_equal(of_rows, [np.zeros(3), only[0], only[2], only[1]])
+    assert made.size == made.constants.shape[1]
+    assert (made.index == -1).all()
