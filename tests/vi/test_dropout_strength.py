@@ -105,3 +105,12 @@ def test_warm_starts_keep_it_and_streams_ask_as_rows_double(monkeypatch):
         )
     assert asked[1:] == [10, 20, 40, 80, 160]
     assert stream.alpha_ == 3.0
+
+
+def test_without_hidden_layers_nothing_depends_on_the_seed():
+    X, y = noisy(80)
+    first, second = (
+        GaussianDropoutClassifier((), random_state=seed).fit(X, y) for seed in (0, 1)
+    )
+    assert first.alpha_ == second.alpha_
+    np.testing.assert_array_equal(first.coefs_[0], second.coefs_[0])

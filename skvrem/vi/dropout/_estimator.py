@@ -130,8 +130,9 @@ class GaussianDropoutClassifier(
         normal prior on weights: what comes before the noise is held by nothing else,
         and with next to none networks of a hundred rows learn them by heart. "auto"
         is the one of 0.1, 0.3, 1, 3, 10 and 30 that foretells fifths of the rows best,
-        of 500 of them if there are more; 1 below twenty that are not alike. A warm
-        start keeps it, a stream chooses anew as its rows double, up to 500.
+        of 500 of them if there are more; 1 below twenty that are not alike. The fifths
+        do not depend on `random_state`. A warm start keeps it, a stream chooses anew as
+        its rows double, up to 500.
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How means over rows are estimated: by full passes, by minibatches, or by those
         with the control variate of Algorithm 2 of [1]_. "auto" is "batch" without
@@ -374,7 +375,7 @@ class GaussianDropoutClassifier(
         if not remote:
             data = as_source(rows, weight)
         numbers = None if remote else numbers
-        alpha = self._alpha(data, numbers, rng, keep=self.warm_start)
+        alpha = self._alpha(data, numbers, keep=self.warm_start)
         model = self._model(data, numbers, alpha)
         point = Point(Weights(self._first(model, before, rng)))
         fitted = model if plan.name == "batch" else self._steps(model, plan)
@@ -434,21 +435,24 @@ class GaussianDropoutClassifier(
                 "on either side: choose another, or early_stopping=False."
             )
 
-    def _alpha(self, data, numbers, rng, keep):
+    def _alpha(self, data, numbers, keep):
         """Return the strength of the penalty, the last one if that is to be kept."""
         if self.alpha != "auto":
             return float(self.alpha)
         if keep and hasattr(self, "alpha_"):
             return self.alpha_
-        rng = rng.spawn(1)[0]  # answers to a given strength are those of no choice
+        # Parts of the rows are the same for any `random_state`, as in scikit-learn's
+        # cross-validation: without hidden layers nothing else is drawn, and two fits agree.
+        # Repeated rows take more to draw, and no other parts than weights do.
+        draws, parts = np.random.default_rng(0).spawn(2)
 
         def choose():
-            rows, weight, some = drawn_rows(data, numbers, ROWS, rng)
-            how = (rows, some, weight), full_passes(self, ROUGH), rng
+            rows, weight, some = drawn_rows(data, numbers, ROWS, draws)
+            how = (rows, some, weight), full_passes(self, ROUGH), parts
             return strength_of(self._model, self._random, *how)
 
         with threads(self.n_jobs):
-            return solvers.remembered("alpha", choose, rng)
+            return solvers.remembered("alpha", choose, draws)
 
     def _model(self, data, numbers, alpha, times=1.0):
         """Return the model of a source, and the numbers of classes if these are here.
@@ -571,7 +575,7 @@ class GaussianDropoutClassifier(
         rng = np.random.default_rng([random.randint(2**31 - 1), seen])
         asked = vars(self).get("_asked", earlier)
         ask = first or (complete and (new_class or GROWTH * asked <= min(seen, ROWS)))
-        alpha = self._alpha(data, targets, rng, keep=not ask)
+        alpha = self._alpha(data, targets, keep=not ask)
         model = self._model(data, targets, alpha, seen / data.n_units)
         point = Point(
             Weights(np.empty(0) if first else self._weights(model.network)),
