@@ -441,8 +441,8 @@ class GaussianDropoutClassifier(
             return float(self.alpha)
         if keep and hasattr(self, "alpha_"):
             return self.alpha_
-        # Parts of the rows are the same for any `random_state`, as in scikit-learn's
-        # cross-validation: where no layer is hidden nothing else is drawn, and fits agree.
+        # Parts of the rows are the same for any `random_state`, as in cross-validation:
+        # where no layer is hidden nothing else is drawn, and two fits agree.
         # Repeated rows take more to draw, and no other parts than weights do.
         draws, parts = np.random.default_rng(0).spawn(2)
 
