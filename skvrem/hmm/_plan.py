@@ -16,6 +16,8 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 # moves, which find more, are for one. L-BFGS begins where the metric is worth
 # something: after some epochs.
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (4, 2)), ((3, 4), (4, 1)), 6
+# Short data, of so many rows times states, have many optima for next to no seconds.
+SHORT, SHORT_STARTS, SHORT_RUNGS = 6_000, 24, ((5, 6), (6, 3))
 # Of long data the first rung sees one row of so many, in stretches, but enough to tell
 # starts apart, and no more than fit in little memory beside a map.
 SAMPLED, FEWEST_SAMPLED, MOST_SAMPLED = 4, 25_000, 200_000
@@ -79,11 +81,6 @@ def plan_fit(estimator, model, data, warm):
     moving : bool
         Whether states change their places where the best start has ended.
     """
-    n_init = 1 if warm else estimator.n_init
-    if n_init == "auto":
-        one = estimator.n_components == 1 or estimator.tempering is not None
-        one = one or given_start(model) is not None  # all would be the same
-        n_init = 1 if one else STARTS
     solver, acceleration = estimator.solver, estimator.acceleration
     if acceleration == "auto":
         acceleration = "squarem" if solver == "auto" else None
@@ -91,13 +88,20 @@ def plan_fit(estimator, model, data, warm):
         solver = "batch"
     name = solver if acceleration is None else f"{solver}+{acceleration}"
     lead, rungs, moving = solvers.Batch, (), False
-    racing = n_init == STARTS and estimator.n_init == "auto"
+    rows, batch_size = int(data.rows.bounds[-1]), estimator.batch_size
+    n_init = 1 if warm else estimator.n_init
+    racing = n_init == "auto"
+    if racing:
+        one = estimator.n_components == 1 or estimator.tempering is not None
+        racing = not one and given_start(model) is None  # or all would be the same
+        n_init = STARTS if racing else 1
     if racing:
         moving = solver == "batch" and acceleration != "lbfgs"
         moving = moving and can_move(estimator, model, data)
         rungs = RUNGS if solver == "batch" and not moving else ONE_LEFT
+        if solver == "batch" and rows * estimator.n_components <= SHORT:
+            n_init, rungs = SHORT_STARTS, SHORT_RUNGS
     step_size = schedules.Constant(1.0)
-    rows, batch_size = int(data.rows.bounds[-1]), estimator.batch_size
     n_blocks = int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
     if batch_size != "auto":
         n_blocks = max(1, round(rows / batch_size))
@@ -134,7 +138,7 @@ def plan_fit(estimator, model, data, warm):
     else:
         made = solvers.Batch()
     sample = None
-    if racing and solver == "batch" and estimator.max_iter > RUNGS[0][0]:
+    if racing and solver == "batch" and estimator.max_iter > rungs[0][0]:
         sample = _sample(model, data, rows)
     plan = solvers.Plan(name, made, step_size, lead=lead, rungs=rungs, sample=sample)
     return plan, data, n_init, moving

@@ -111,6 +111,7 @@ def test_moves_lead_out_of_a_poor_optimum(monkeypatch):
     ends = [VRHMM(6, emission=emission, n_init=1, random_state=0).fit(X).objective_]
     monkeypatch.setattr(_plan, "can_move", lambda *given: True)
     monkeypatch.setattr(_plan, "STARTS", 1)
+    monkeypatch.setattr(_plan, "SHORT", 0)
     ends.append(VRHMM(6, emission=emission, random_state=0).fit(X).objective_)
     best = Gaussian("diag", mean_init=means)
     ends.append(VRHMM(6, emission=best, n_init=1, random_state=0).fit(X).objective_)

@@ -264,6 +264,7 @@ def long_enough(monkeypatch):
     """Let few rows be long data."""
     monkeypatch.setattr(_plan, "FEWEST_SAMPLED", 100)
     monkeypatch.setattr(_plan, "ROWS_A_PARAMETER", 1)
+    monkeypatch.setattr(_plan, "SHORT", 0)
 
 
 def planned(model, X, **given):
@@ -286,6 +287,16 @@ def test_a_race_that_begins_on_a_sample_ends_on_all_rows(series, long_enough):
     assert 0.5 < model.history_["passes"][0] < 4.0
     many = VRHMM(3, random_state=0, n_init=12).fit(X, lengths=lengths)
     assert model.objective_ == pytest.approx(many.objective_, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("n", "starts", "first", "left"), [(300, 24, 5, 6), (2_100, 12, 3, 4)]
+)
+def test_short_data_are_worth_more_starts(series, n, starts, first, left):
+    X = np.tile(series[0], (2, 1))[:n]
+    model = VRHMM(3, random_state=0, tol=1e-9, max_iter=2000).fit(X)
+    assert model.init_epochs_.shape == (starts,)
+    assert (model.init_epochs_ > first).sum() == left
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
