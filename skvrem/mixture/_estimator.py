@@ -97,9 +97,9 @@ class VRGaussianMixture(
         Starts that are fitted to their ends, of which the best is kept; one that ends
         with collapsed components (see `fit`) loses to any without. "auto" searches
         for one: a few epochs from `init_params` and three other starts on a quarter of
-        the rows (7,000 at least), then split-merge moves [4]_ from the best, and once
-        more from where a long fit ends; see ``init_scores_``. It makes one start where
-        values to start from are given.
+        the rows (7,000 at least), then split-merge moves [4]_ from the best, and on
+        all rows from where a long fit ends; see ``init_scores_``. It makes one start
+        where values to start from are given.
     init_params : str, default="kmeans"
         "kmeans", "k-means++", "random" or "random_from_data".
         Starting values; the first two from a subsample where rows are more than 10,000.
@@ -427,9 +427,9 @@ class VRGaussianMixture(
                 return find_collapsed(*about).sum()
 
             if searching:
-                look = partial(search, self, make, data, sizes[1], rng)
+                look = partial(search, self, make, data, rng)
                 found, point, passes = solvers.remembered("search", look, rng)
-                trail = Trail(found, make, data, sizes[1], degenerate)
+                trail = Trail(found, make, data, degenerate)
             else:
                 point, passes = starting_point(self, model, data, rng)
 

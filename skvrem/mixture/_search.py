@@ -2,6 +2,7 @@
 
 from functools import partial
 from itertools import cycle, islice
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,11 @@ FEW_ROWS_KINDS = "random_from_data", "k-means++", "random_from_data"
 PART, FEWEST_ROWS, ROWS_A_PARAMETER, MOST_ROWS = 4, 7_000, 5, 50_000
 # Of k-means, which epochs of EM follow.
 LLOYD_ITERATIONS = 10
-# Times the passes of a search that the first fit to the end must have taken for moves
-# to be tried on from there, on other rows: then these cost little beside it. Times the
-# epochs of that fit that must be left.
-LONG, LEFT = 0.5, 2
+# Times the passes of the first fit to the end, what the search and moves on from there
+# may take in all. Times the epochs of a fit that must be left for that.
+MOST, LEFT = 2.3, 2
+# What a move must gain a row, of all rows. Epochs to settle a point on some of them.
+GAIN, SETTLE = 1e-4, 15
 
 
 def can_search(estimator, warm):
@@ -33,7 +35,7 @@ def can_search(estimator, warm):
     return estimator.n_init == "auto" and estimator.n_components > 1 and free and moving
 
 
-def search(estimator, make, data, n_parameters, rng):
+def search(estimator, make, data, rng):
     """Search for a start.
 
     Parameters
@@ -42,7 +44,6 @@ def search(estimator, make, data, n_parameters, rng):
     make : callable
         Returns a GaussianMixtureModel.
     data : source
-    n_parameters : int
     rng : numpy.random.Generator
 
     Returns
@@ -52,11 +53,13 @@ def search(estimator, make, data, n_parameters, rng):
     passes : float
         Passes over all rows that it cost.
     """
+    n_components = estimator.n_components
+    n_parameters = n_components * make().n_own_parameters(data.n_features)
     few = data.n_weighted < ROWS_A_PARAMETER * n_parameters
     others = islice(cycle(FEW_ROWS_KINDS if few else KINDS), solvers.STARTS - 1)
     kinds = [estimator.init_params, *others]
     size = _n_searched(data, n_parameters)
-    look = partial(_led, make, estimator.n_components, kinds)
+    look = partial(_led, make, n_components, kinds, data.total_weight)
     found = _ask(look, data, size, rng)
     passes = found.passes * size / data.n_units
     return found, make().start(found.point.parameters), passes
@@ -81,7 +84,7 @@ def _ask(look, data, size, rng):
     return data.ask(partial(_led_beside, look), units, rng)
 
 
-def _led(make, n_components, kinds, some, rng):
+def _led(make, n_components, kinds, weight, some, rng):
     """Return what a search of some rows has come to."""
 
     def start(number, rng):
@@ -90,20 +93,24 @@ def _led(make, n_components, kinds, some, rng):
         parameters, passes = starting_parameters(model, some, *how)
         return model, model.start(parameters), passes
 
-    return solvers.search(start, moves, _noise(make(), some), some, rng)
+    return solvers.search(start, moves, _least(make(), some, weight), some, rng)
 
 
-def _led_on(make, parameters, some, rng):
+def _led_on(make, parameters, weight, most, some, rng):
     """Return where moves lead from parameters, None if nowhere, and passes."""
-    model = make()
-    how = moves, _noise(model, some), some, rng
+    model, settle = make(), SETTLE if some.total_weight < weight else 0
+    how = moves, _least(model, some, weight), some, rng, most, settle
     point, passes = solvers.climb(model, model.start(parameters), *how)
     return None if point is None else point.parameters, passes
 
 
-def _noise(model, some):
-    """Return what a component gains a row by fitting noise: half a nat a parameter."""
-    return 0.5 * model.n_own_parameters(some.n_features) / some.total_weight
+def _least(model, some, weight):
+    """Return what a move must gain a row: more than a component does by noise.
+
+    By that in which some rows differ from all, half a nat a parameter.
+    """
+    noise = 1.0 / some.total_weight - 1.0 / weight
+    return max(GAIN, 0.5 * model.n_own_parameters(some.n_features) * noise)
 
 
 def _led_beside(look, sample, rng):
@@ -117,8 +124,8 @@ def _led_beside(look, sample, rng):
 class Trail:
     """What is fitted to its end after the start that a search has found.
 
-    Other starts, as long as these are poor; and, once, where moves lead from the end on
-    rows that were drawn anew, if it was so far away that this costs little.
+    Other starts, as long as these are poor; and where moves lead from the end, on all
+    rows or a great many, again and again if it was so far away that this costs little.
 
     Parameters
     ----------
@@ -126,7 +133,6 @@ class Trail:
     make : callable
         Returns a GaussianMixtureModel.
     data : source
-    n_parameters : int
     degenerate : callable
         How many components of a point stand for no structure of the data.
 
@@ -136,12 +142,12 @@ class Trail:
         Those of `found`, and of the ends of those that were fitted.
     """
 
-    def __init__(self, found, make, data, n_parameters, degenerate):
+    def __init__(self, found, make, data, degenerate):
         self.make, self.data, self.degenerate = make, data, degenerate
-        self.size = _n_searched(data, n_parameters)
         self.scores, self.epochs = found.scores.copy(), found.epochs.copy()
         self.number, self.rest = found.number, iter(found.rest)
-        self.moved = False
+        self.most: Any = None
+        self.least = -np.inf
 
     def again(self, end, left):
         """Return where to begin once more, None if the end will do, and its passes.
@@ -161,15 +167,21 @@ class Trail:
         return None if point is None else self.make().start(point.parameters), 0.0
 
     def _moved(self, end, left):
-        before, after = end.history[0].passes, end.history[-1].passes
-        near = after - before < LONG * before or left < LEFT * end.n_iter
-        if self.moved or near:
+        begun, ended = end.history[0].passes, end.history[-1].passes
+        if self.most is None:
+            self.most = MOST * (ended - begun) - begun
+        # What is higher on some rows need not be so on all.
+        lower, self.least = end.objective < self.least, end.objective + GAIN
+        if lower or self.most <= 0.0 or left < LEFT * end.n_iter:
             return None, 0.0
-        self.moved = True
-        look = partial(_led_on, self.make, end.point.parameters)
+        size = min(self.data.n_units, MOST_ROWS)
+        share = size / self.data.n_units
+        how = end.point.parameters, self.data.total_weight, self.most / share
         rng = np.random.default_rng(0)
-        parameters, passes = _ask(look, self.data, self.size, rng)
-        passes *= self.size / self.data.n_units
+        look = partial(_led_on, self.make, *how)
+        parameters, passes = _ask(look, self.data, size, rng)
+        passes *= share
+        self.most -= passes
         if parameters is None:
             return None, passes
         self.epochs[self.number] -= end.n_iter  # which the next end counts as well

@@ -1,5 +1,6 @@
 """A search for a start: short runs from several, and moves out of poor optima."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from skvrem.utils._parallel import parallel_map
 # epochs of one.
 STARTS, EPOCHS, MORE = 4, 6, 15
 TRIALS, FAILURES, TRIAL_EPOCHS = 12, 5, 15
+# The most epochs of one where a fit has ended, of which moves out take longer.
+CLIMB_EPOCHS = 40
 # Starts that differ by less, in nats a unit, are one optimum: the first of them counts,
 # whatever the rounding.
 TIED = 1e-6
@@ -96,15 +99,18 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
     return SearchResult(best.anchor.point, passes, scores, epochs, first, rest)
 
 
-def climb(model, point, moves, gain, data, rng):
-    """Return where moves lead from a point, and what they cost.
-
-    On other data than those that it comes from, moves are found that failed there.
+def climb(model, point, moves, gain, data, rng, most, settle=0):
+    """Return where moves lead from the end of a fit, and what they cost.
 
     Parameters
     ----------
     model, point : see ``_protocols.py``
     moves, gain, data, rng : as `search`
+    most : float
+        Passes over `data` after which no trial begins.
+    settle : int
+        Epochs before the trials, where the point comes from other data, to which these
+        would adapt it as well.
 
     Returns
     -------
@@ -114,8 +120,9 @@ def climb(model, point, moves, gain, data, rng):
         Over `data`.
     """
     seed = int(rng.integers(2**63))
-    begun = _begun(model, point, data, seed).advance(0)
-    best, tried = _moved(begun, moves, gain, rng, seed)
+    begun = _begun(model, point, data, seed).advance(settle)
+    most -= begun.passes
+    best, tried = _moved(begun, moves, gain, rng, seed, CLIMB_EPOCHS, most)
     passes = sum(run.passes for run in (begun, *tried))
     return None if best is begun else best.anchor.point, passes
 
@@ -130,20 +137,21 @@ def _n_degenerate(run):
     return run.model.n_degenerate(run.anchor.point, run.data)
 
 
-def _moved(best, moves, gain, rng, seed):
+def _moved(best, moves, gain, rng, seed, n_epochs=TRIAL_EPOCHS, most=math.inf):
     """Return the run that moves from one lead to, and all that were tried."""
     tried: list = []
     failures = 0
     proposals = moves(best.model, best.anchor.point, best.data, rng)
     taken = None
-    while len(tried) < TRIALS and failures < FAILURES:
+    while len(tried) < TRIALS and failures < FAILURES and most > 0.0:
         try:
             proposal = proposals.send(taken)
         except StopIteration:
             break
         least = best.anchor.objective + gain
         trial = _begun(best.model, proposal, best.data, seed)
-        tried.append(try_out(trial, TRIAL_EPOCHS, least))
+        tried.append(try_out(trial, n_epochs, least))
+        most -= trial.passes
         failures, taken = failures + 1, None
         higher = trial.anchor.objective > least
         if higher and _n_degenerate(trial) <= _n_degenerate(best):

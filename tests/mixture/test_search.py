@@ -282,15 +282,20 @@ def test_a_climb_leads_where_a_move_does():
         yield start(X, to, "diag")[1]
 
     found = [
-        solvers.climb(model, point, partial(moves, to), 1e-4, data, rng)
+        solvers.climb(model, point, partial(moves, to), 1e-4, data, rng, np.inf)
         for to in (good, stuck)
     ]
     (led, passes), (nowhere, cost) = found
     means = np.sort(led.parameters.means[:, 0])
     np.testing.assert_allclose(means, [0.0, 20.0, 40.0], atol=0.5)
     # Every run begins with a pass, and that at the point is one.
-    assert passes == 2 + _search_constants.TRIAL_EPOCHS
+    assert passes == 2 + _search_constants.CLIMB_EPOCHS
     assert nowhere is None and 2 + _search_constants.SURE <= cost < passes
+    # Of 4 passes, 3 settle the point, and a trial begins with the last of them.
+    for most, spent in ((3.0, 3.0), (4.0, 3.0 + passes - 1.0)):
+        how = partial(moves, good), 1e-4, data, rng, most, 2
+        led, cost = solvers.climb(model, point, *how)
+        assert (led is None) == (most == 3.0) and cost == spent
 
 
 def gone(X, means, passes, n_iter=5):
@@ -299,7 +304,7 @@ def gone(X, means, passes, n_iter=5):
     make = partial(GaussianMixtureModel, "diag", 1e-6)
     given = point, 9.0, np.zeros(4), np.full(4, 6), 1, [(0, point)]
     found = solvers.SearchResult(*given)
-    trail = _search.Trail(found, make, data, 6, lambda point: 0)
+    trail = _search.Trail(found, make, data, lambda point: 0)
     run = solvers.Run(
         model,
         solvers.Batch(),
@@ -312,16 +317,19 @@ def gone(X, means, passes, n_iter=5):
     return trail, run.advance(n_iter).result()
 
 
-def test_moves_lead_on_from_an_end_once():
+def test_moves_lead_on_from_an_end_while_they_may_cost_more():
     X, stuck, _ = hills()
     trail, end = gone(X, stuck, passes=2.0)
     point, passes = trail.again(end, 1000)
     means = np.sort(point.parameters.means[:, 0])
     np.testing.assert_allclose(means, [0.0, 20.0, 40.0], atol=0.5)
-    assert passes > _search_constants.TRIAL_EPOCHS
+    assert passes > _search_constants.CLIMB_EPOCHS
     # The end that follows has the epochs of this one too.
     assert trail.again(end._replace(n_iter=12), 1000) == (None, 0.0)
     np.testing.assert_array_equal(trail.epochs, [6, 18, 6, 6])
+    # Nor do they lead on from what is no higher.
+    trail.most = np.inf
+    assert trail.again(end, 1000) == (None, 0.0)
 
 
 @pytest.mark.parametrize(("passes", "left"), [(60.0, 1000), (2.0, 9)])
@@ -334,27 +342,41 @@ def test_moves_are_not_tried_where_they_cost_much_or_epochs_are_few(passes, left
     assert trail.scores[1] == end.objective
 
 
-def test_moves_are_tried_on_rows_that_are_drawn_anew(monkeypatch):
-    monkeypatch.setattr(_search, "FEWEST_ROWS", 150)
+def test_moves_from_an_end_are_tried_on_all_rows_or_so_many(monkeypatch):
+    """The same of all, which need no settling, and on which whatever is gained is."""
     seen = []
 
-    def climb(model, point, moves, gain, data, rng):
-        seen.append(data.n_units)
-        return None, 8.0
+    def climb(model, point, moves, gain, data, rng, most, settle):
+        seen.append((data.n_units, gain > _search.GAIN, settle, most))
+        return None, 2.0
 
     monkeypatch.setattr(solvers, "climb", climb)
     X, stuck, _ = hills()
+    may = _search.MOST * 5.0 - 3.0  # five epochs, after three passes
     trail, end = gone(X, stuck, passes=2.0)
-    assert trail.again(end, 1000) == (None, 4.0)  # half of all rows
-    assert seen == [150]
+    assert trail.again(end, 1000) == (None, 2.0)
+    monkeypatch.setattr(_search, "MOST_ROWS", 150)
+    trail, end = gone(X, stuck, passes=2.0)
+    assert trail.again(end, 1000) == (None, 1.0)  # half of all rows
+    assert seen == [(300, False, 0, may), (150, True, _search.SETTLE, 2.0 * may)]
+
+
+def test_what_moves_must_gain_is_the_noise_of_some_rows():
+    """Half a nat for each number of a component, and none of all rows."""
+    for weight, noise in ((None, 1.0 / 100 - 1.0 / 300), (np.full(100, 2.0), 1 / 600)):
+        some = as_source(np.zeros((100, 2)), weight)
+        model = GaussianMixtureModel("diag", 1e-6)
+        least = _search._least(model, some, 300.0)
+        assert least == pytest.approx(0.5 * 5 * noise)
+        assert _search._least(model, some, some.total_weight) == _search.GAIN
 
 
 def test_what_moves_lead_to_from_an_end_is_kept_if_it_is_higher(monkeypatch):
     """And a fit is no lower for having looked."""
     X, how = grid(), {"covariance_type": "diag", "random_state": 0, "max_iter": 1000}
-    monkeypatch.setattr(_search, "LONG", np.inf)
+    monkeypatch.setattr(_search, "MOST", 0.0)
     plain = VRGaussianMixture(7, **how).fit(X)
-    monkeypatch.setattr(_search, "LONG", 0.0)
+    monkeypatch.setattr(_search, "MOST", np.inf)
     led = VRGaussianMixture(7, **how).fit(X)
     assert led.objective_ >= plain.objective_
     assert led.history_["passes"][-1] > plain.history_["passes"][-1]
@@ -531,7 +553,7 @@ def test_many_rows_are_searched_on_some(monkeypatch):
 
     spy = type("spy", (), {"search": staticmethod(spied), "STARTS": solvers.STARTS})
     monkeypatch.setattr(_search, "solvers", spy)
-    monkeypatch.setattr(_search, "LONG", np.inf)
+    monkeypatch.setattr(_search, "MOST", 0.0)
     how = {"covariance_type": "spherical", "random_state": 0}
     whole = VRGaussianMixture(5, **how).fit(X)
     VRGaussianMixture(5, **how).fit(X, sample_weight=weight)
