@@ -283,7 +283,8 @@ def warn_annealing_too_long(estimator):
 SHARE, DEFAULT = 0.01, 1e-6
 # A part has collapsed where all its variances are within this factor of the constant,
 # those of the columns are beyond that one, and it holds at most such a share of the
-# rows, or so many: more are a value that comes often, which is for the part to find.
+# rows, or so many, or one a column: more are a value that comes often, which is for the
+# part to find.
 NARROW, WIDE, FEW_SHARE, FEW = 2.0, 1e4, 0.01, 5.0
 # Columns that are named, and deviations in units of the mean that are rounding.
 NAMED, ROUNDING = 5, 1e-12
@@ -379,7 +380,7 @@ def find_collapsed(reg_covar, variances, means, names, kind, parts, rows, narrow
     wide = varies & (variances > WIDE * reg_covar)
     if not np.any(reg_covar) or not wide.any():
         return np.zeros(len(parts), bool) | narrow
-    few = rows <= max(FEW, FEW_SHARE * rows.sum())
+    few = rows <= max(FEW, len(variances), FEW_SHARE * rows.sum())
     # Of a point far from all others the variance is rounding, of the square of how far.
     rounding = 4.0 * np.finfo(float).eps * rows.sum() * variances[wide]
     added = np.broadcast_to(reg_covar, variances.shape)[wide]

@@ -708,6 +708,21 @@ def test_states_on_few_rows_of_one_value_are_named(family):
     VRHMM(2, emission=family(), random_state=0).fit(X)
 
 
+def test_states_of_no_more_rows_than_columns_are_named():
+    """They lie on a plane; rows whose columns are sums of others do everywhere."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 5))
+    X[40:44] += 30.0
+    emission = Gaussian("full")
+    with pytest.warns(CollapsedComponentWarning, match=r"states of .* \(4 rows\)"):
+        VRHMM(2, emission=emission, n_init=1, random_state=0).fit(X)
+    found = VRHMM(2, emission=emission, random_state=0).fit(X)  # others come before it
+    assert found.predict_proba(X).sum(axis=0).min() > 5.0
+    X[40:44] -= 30.0
+    X[:40] += 2.0
+    VRHMM(2, emission=emission, random_state=0).fit(np.column_stack([X, X.sum(axis=1)]))
+
+
 def test_rates_of_states_of_zeros_end():
     """Of zeros alone an exponential distribution has no likeliest rate."""
     rng = np.random.default_rng(0)

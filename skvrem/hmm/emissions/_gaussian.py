@@ -11,7 +11,7 @@ from skvrem.hmm.emissions._coordinates import EDGE, LOG_2PI, SCALES, RowPieces, 
 from skvrem.hmm.emissions._facts import extremes, minus_row, moments, n_rows
 from skvrem.hmm.emissions._patterns import Patterns
 from skvrem.utils._columns import Given
-from skvrem.utils._reports import ROUNDING
+from skvrem.utils._reports import NARROW, ROUNDING
 from skvrem.utils._validation import among, check_options, check_real
 
 # Values, and variances, beyond which squares, and inverses, may be infinite.
@@ -637,8 +637,20 @@ class Gaussian(Emission):
         if self.covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
         parts, weight = self.moments(parameters)[1], self.row_weight(features)
+        if self._dense and np.all(self.added):
+            # No more rows than columns lie on a plane; all rows do where columns are
+            # sums of others.
+            least = self._narrowest(parameters)
+            if least.max() > NARROW:
+                parts = np.minimum(parts, least[:, None] * self.added)
         about = variances, self._centre, names, "state"
         yield self.added, *about, parts, weight
+
+    def _narrowest(self, parameters):
+        """Return the least variance of each state, in units of what is added to all."""
+        covariance = self._split(parameters)[1]
+        unit = np.sqrt(np.broadcast_to(self.added, self.n_columns_))
+        return np.linalg.eigvalsh(covariance / np.outer(unit, unit))[:, 0]
 
     def full_covariance(self):
         """Return the covariances as (n_states, n_features, n_features)."""
