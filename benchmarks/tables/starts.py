@@ -302,7 +302,7 @@ def near_best(label, problems):
         f"{side} {np.sum(took):.1f} s, {np.mean(gaps[side]):.4f} nats below in the mean"
         for side, took in seconds.items()
     )
-    yield Row(label, shares.pop("default"), "", shares, None, note, 0.0, label)
+    yield Row(label, shares.pop("default"), "", shares, None, note)
 
 
 @group()
