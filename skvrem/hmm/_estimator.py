@@ -173,11 +173,11 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         12 starts make 3 epochs (of long data on a quarter of the rows, 25,000 to
         200,000 of them, or 1,000 a parameter if that is more), the best 4 of them 4
         more, the best 2 (with minibatches 1) go to the end. Short data, up to 6,000
-        rows times states, are worth 24 starts of 5 epochs, 6 that make 6 more, and 3
-        that go to the end. There is one start where there is one state, or with
-        annealing. Of five states or more the best (of short data 3) goes to its end,
-        and on from there by moves that split one state and leave another to the others,
-        unless something is known of them: labels, given parameters, an order,
+        rows times states, are worth 24 starts by full passes of 5 epochs, 6 that make 6
+        more, and 3 that go to the end. There is one start where there is one state, or
+        with annealing. Of five states or more the best (of short data 3) goes to its
+        end, and on from there by moves that split one state and leave another to the
+        others, unless something is known of them: labels, given parameters, an order,
         covariates.
     init_params : {"kmeans", "random"}, default="kmeans"
         The first start from clusters of rows and the others from randomly chosen rows,

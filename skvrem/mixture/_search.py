@@ -22,7 +22,7 @@ PART, FEWEST_ROWS, ROWS_A_PARAMETER, MOST_ROWS = 4, 7_000, 5, 50_000
 LLOYD_ITERATIONS = 10
 # Times the passes of the first fit to the end, what the search and moves on from there
 # may take in all. Times the epochs of a fit that must be left for that.
-MOST, LEFT = 2.3, 2
+MOST_COST, LEFT = 2.3, 2
 # What a move must gain a row, of all rows. Epochs to settle a point on some of them.
 GAIN, SETTLE = 1e-4, 15
 
@@ -169,7 +169,7 @@ class Trail:
     def _moved(self, end, left):
         begun, ended = end.history[0].passes, end.history[-1].passes
         if self.most is None:
-            self.most = MOST * (ended - begun) - begun
+            self.most = MOST_COST * (ended - begun) - begun
         # What is higher on some rows need not be so on all.
         lower, self.least = end.objective < self.least, end.objective + GAIN
         if lower or self.most <= 0.0 or left < LEFT * end.n_iter:

@@ -352,7 +352,7 @@ def test_moves_from_an_end_are_tried_on_all_rows_or_so_many(monkeypatch):
 
     monkeypatch.setattr(solvers, "climb", climb)
     X, stuck, _ = hills()
-    may = _search.MOST * 5.0 - 3.0  # five epochs, after three passes
+    may = _search.MOST_COST * 5.0 - 3.0  # five epochs, after three passes
     trail, end = gone(X, stuck, passes=2.0)
     assert trail.again(end, 1000) == (None, 2.0)
     monkeypatch.setattr(_search, "MOST_ROWS", 150)
@@ -374,9 +374,9 @@ def test_what_moves_must_gain_is_the_noise_of_some_rows():
 def test_what_moves_lead_to_from_an_end_is_kept_if_it_is_higher(monkeypatch):
     """And a fit is no lower for having looked."""
     X, how = grid(), {"covariance_type": "diag", "random_state": 0, "max_iter": 1000}
-    monkeypatch.setattr(_search, "MOST", 0.0)
+    monkeypatch.setattr(_search, "MOST_COST", 0.0)
     plain = VRGaussianMixture(7, **how).fit(X)
-    monkeypatch.setattr(_search, "MOST", np.inf)
+    monkeypatch.setattr(_search, "MOST_COST", np.inf)
     led = VRGaussianMixture(7, **how).fit(X)
     assert led.objective_ >= plain.objective_
     assert led.history_["passes"][-1] > plain.history_["passes"][-1]
@@ -553,7 +553,7 @@ def test_many_rows_are_searched_on_some(monkeypatch):
 
     spy = type("spy", (), {"search": staticmethod(spied), "STARTS": solvers.STARTS})
     monkeypatch.setattr(_search, "solvers", spy)
-    monkeypatch.setattr(_search, "MOST", 0.0)
+    monkeypatch.setattr(_search, "MOST_COST", 0.0)
     how = {"covariance_type": "spherical", "random_state": 0}
     whole = VRGaussianMixture(5, **how).fit(X)
     VRGaussianMixture(5, **how).fit(X, sample_weight=weight)
