@@ -150,9 +150,10 @@ def _caption(about, peers):
         if package in words
     )
     last = about[-1]
+    processors = " and ".join(dict.fromkeys(run["processor"] for run in about))
     return (
         f"Measured {span(run['date'][:10] for run in about)} at "
         f"{', '.join(dict.fromkeys(run['commit'] for run in about))}; {load}"
-        f"{last['cores']} cores of {last['processor']}, Python {last['python']}, "
+        f"{last['cores']} cores of {processors}, Python {last['python']}, "
         f"{listed}.\n"
     )

@@ -25,11 +25,6 @@ PACKAGES = (
 
 def describe_run(quick):
     """Return what the numbers of a run depend on."""
-    name = platform.processor() or platform.machine()
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo") as file:
-            models = [line for line in file if line.startswith("model name")]
-        name = models[0].partition(":")[2].strip() if models else name
     versions = {}
     for package in PACKAGES:
         try:
@@ -40,11 +35,25 @@ def describe_run(quick):
         "date": time.strftime("%Y-%m-%d %H:%M"),
         "commit": _commit(),
         "quick": quick,
-        "processor": name,
+        "processor": _processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": versions,
     }
+
+
+def _processor():
+    """Name the processor, by family and model too: names alone may tell little."""
+    name = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as file:
+            lines = file.read().partition("\n\n")[0].splitlines()
+        parts = (line.partition(":") for line in lines)
+        known = {key.strip(): value.strip() for key, _, value in parts}
+        name = known.get("model name", name)
+        if "cpu family" in known:
+            name += f" (family {known['cpu family']}, model {known.get('model', '?')})"
+    return name
 
 
 def git(*arguments):
