@@ -168,14 +168,15 @@ def chain(seed):
     return X, means, transmat, "diag" if rng.random() < 0.6 else "full"
 
 
-def clusters(seed):
-    """Draw rows of 3 to 25 clusters of a shape; return X, how many, covariance type.
+def clusters(seed, number=(3, 26), columns=(2, 13), rows=(1_500, 30_000)):
+    """Draw rows of clusters of a shape; return X, how many, covariance type.
 
-    Some are fitted with fewer or more components than there are.
+    Some are fitted with fewer or more components than there are. Ranges are without
+    their ends.
     """
     rng = np.random.default_rng(seed)
-    k, d = int(rng.integers(3, 26)), int(rng.integers(2, 13))
-    n = int(np.exp(rng.uniform(np.log(1_500), np.log(30_000))))
+    k, d = int(rng.integers(*number)), int(rng.integers(*columns))
+    n = int(np.exp(rng.uniform(*np.log(rows))))
     y = rng.choice(k, n, p=rng.dirichlet(np.full(k, rng.choice([1.0, 3.0, 20.0]))))
     means = rng.normal(0.0, rng.uniform(0.8, 3.0), (k, d))
     factors = rng.normal(0.0, rng.uniform(0.1, 0.5), (k, d, d)) + np.eye(d)
@@ -189,6 +190,11 @@ def clusters(seed):
     X = means[y] + np.einsum("nij,nj->ni", factors[y], Z)
     kind = str(rng.choice(["full", "diag", "full", "tied", "spherical"]))
     return X, max(2, round(k * rng.choice([0.6, 1.0, 1.0, 1.4]))), kind
+
+
+def few_rows(seed):
+    """Draw at most 3,000 rows of at most 8 clusters; return as `clusters`."""
+    return clusters([77, seed], (2, 9), (1, 9), (100, 3_000))
 
 
 def series(name):

@@ -8,9 +8,9 @@
   before they were run.
 - Clusters and chains drawn at random, written down before they were run: the share of
   default fits that have not found as much, and their cost, a mean of the problems.
-- Chains of many states, and short series, written down before they were run: shares of
-  fits that end within .001 nats a row of the best of all fits (and of the one from the
-  truth).
+- Chains of many states, short series and clusters of few rows, written down before
+  they were run: shares of fits that end within .001 nats a row of the best of all fits
+  (and of the one from the truth).
 - Topics: few documents, ours by default and with ``n_init=1``, held-out tokens that
   are completed (`benchmarks.problems.evaluation`), means over 8 seeds; the notes tell
   CPU seconds.
@@ -28,6 +28,7 @@ from benchmarks.harness import Row, fastest, group, quiet, timed
 from benchmarks.problems import corpora, evaluation, optima
 from benchmarks.problems import mixtures as problems
 from skvrem import VRHMM, VRPLSA, TemperedLDA, VRGaussianMixture
+from skvrem.mixture._model import GaussianMixtureModel
 
 # Single fits, default fits; what an objective must reach, up to rounding.
 POOL, DEFAULTS, SLACK = 16, 6, 1e-6
@@ -283,6 +284,12 @@ def _chain_model(k, seed, **params):
     return VRHMM(k, random_state=seed, n_jobs=1, **params)
 
 
+def _mixture_model(k, kind, seed, **params):
+    return VRGaussianMixture(
+        k, covariance_type=kind, random_state=seed, n_jobs=1, **params
+    )
+
+
 def near_best(label, problems):
     """Yield which share of fits from two seeds ends near the best, by how they start.
 
@@ -327,6 +334,30 @@ def states(run):
             yield X, sides, truth[0]
 
     yield from near_best(f"{n_chains} simulated chains, two seeds", problems())
+
+
+@group({"ten-a-parameter": (True,), "fewer": (False,)})
+def few_rows(run, many):
+    """Fits of few rows within .001 nats a row of the best that was found."""
+    n_problems = run.size(80, 10)
+
+    def problems():
+        for number in range(1_000, 1_000 + n_problems):
+            X, k, kind = optima.few_rows(number)
+            own = GaussianMixtureModel(kind, 0.0).n_own_parameters(X.shape[1])
+            if (len(X) >= 10 * k * own) is not many:
+                continue
+            make = partial(_mixture_model, k, kind)
+            sides = {
+                "default": make,
+                "best of 30": partial(make, n_init=30),
+                "best of 10": partial(make, n_init=10),
+                "one start": partial(make, n_init=1),
+            }
+            yield X, sides, -np.inf
+
+    rows = "ten rows a parameter or more" if many else "fewer rows"
+    yield from near_best(f"100 to 3,000 rows, {rows}", problems())
 
 
 @group({f"{k}-states": (k,) for k in (2, 3, 4, 6)})

@@ -344,9 +344,9 @@ class Moves:
         self.left, self.best = TIMES, -np.inf
 
     def __call__(self, end, left):
-        """Return a point to begin from once more, or None, and the passes it cost.
+        """Return a point to begin from once more, or None, what it cost, and False.
 
-        None is where no move is worth it.
+        None is where no move is worth it; all others lead on from the end.
 
         Parameters
         ----------
@@ -355,7 +355,7 @@ class Moves:
             Epochs that there may be.
         """
         if not self.left or end.objective <= self.best:
-            return None, 0.0
+            return None, 0.0, False
         self.left, self.best = self.left - 1, end.objective
         rng, passes = np.random.default_rng(0), 0.0
         # Half a nat for each parameter of a state is what it gains by fitting noise.
@@ -367,8 +367,8 @@ class Moves:
             run = self._run(self.model.start(parameters), rng)
             passes += self.share * try_out(run, EPOCHS, least).passes
             if run.anchor.objective > least:
-                return run.anchor.point, passes
-        return None, passes
+                return run.anchor.point, passes, False
+        return None, passes, False
 
     def _run(self, point, rng):
         return Run(self.model, Batch(), self.seen, point, tol=0.0, rng=rng)

@@ -30,7 +30,7 @@ from skvrem.mixture._inference import (
     number_features,
 )
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, Statistics
-from skvrem.mixture._search import Trail, can_search, search
+from skvrem.mixture._search import Trail, can_search, plan_search, search
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
@@ -98,8 +98,9 @@ class VRGaussianMixture(
         with collapsed components (see `fit`) loses to any without. "auto" searches
         for one: a few epochs from `init_params` and three other starts on a quarter of
         the rows (7,000 at least), then split-merge moves [4]_ from the best, and on
-        all rows from where a long fit ends; see ``init_scores_``. It makes one start
-        where values to start from are given.
+        all rows from where a long fit ends; of short data it makes twelve starts and
+        fits four to their ends. See ``init_scores_``. It makes one start where values
+        to start from are given.
     init_params : str, default="kmeans"
         "kmeans", "k-means++", "random" or "random_from_data".
         Starting values; the first two from a subsample where rows are more than 10,000.
@@ -168,7 +169,7 @@ class VRGaussianMixture(
         passes, seconds, objective, step_size, temperature by epoch.
     solver_, step_size_, batch_size_ : str, float, int
         What was used.
-    init_scores_ : ndarray of shape (n_init,), or (4,) of a search
+    init_scores_ : ndarray of shape (n_init,), or (4,) or (12,) of a search
         Log-likelihood a row that each start reached, of those that a search left on
         the rows that were searched.
     init_epochs_ : ndarray of int of that shape
@@ -427,9 +428,10 @@ class VRGaussianMixture(
                 return find_collapsed(*about).sum()
 
             if searching:
-                look = partial(search, self, make, data, rng)
+                effort = plan_search(self, make, data)
+                look = partial(search, self, make, data, effort, rng)
                 found, point, passes = solvers.remembered("search", look, rng)
-                trail = Trail(found, make, data, degenerate)
+                trail = Trail(found, make, data, effort, degenerate)
             else:
                 point, passes = starting_point(self, model, data, rng)
 

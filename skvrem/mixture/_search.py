@@ -2,7 +2,7 @@
 
 from functools import partial
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,36 @@ FEW_ROWS_KINDS = "random_from_data", "k-means++", "random_from_data"
 PART, FEWEST_ROWS, ROWS_A_PARAMETER, MOST_ROWS = 4, 7_000, 5, 50_000
 # Of k-means, which epochs of EM follow.
 LLOYD_ITERATIONS = 10
-# Times the passes of the first fit to the end, what the search and moves on from there
-# may take in all. Times the epochs of a fit that must be left for that.
-MOST_COST, LEFT = 2.3, 2
+# Times the epochs of a fit that must be left to go on where it has ended.
+LEFT = 2
 # What a move must gain a row, of all rows. Epochs to settle a point on some of them.
 GAIN, SETTLE = 1e-4, 15
+
+
+class Effort(NamedTuple):
+    """How far a search goes.
+
+    Attributes
+    ----------
+    starts : int
+        Of the search.
+    ends : int
+        Of these, how many are fitted to their ends.
+    cost : float
+        Times the passes of the first fit to the end, what the search and moves on from
+        there may take in all.
+    """
+
+    starts: int
+    ends: int
+    cost: float
+
+
+USUAL = Effort(solvers.STARTS, 1, 2.3)
+# Short data, of so many rows times components, have many optima for next to no seconds;
+# with fewer rows for each parameter the highest of more optima fits the most noise.
+SHORT, TOLD_APART = 20_000, 10
+THOROUGH = Effort(12, 4, 20.0)
 
 
 def can_search(estimator, warm):
@@ -35,7 +60,20 @@ def can_search(estimator, warm):
     return estimator.n_init == "auto" and estimator.n_components > 1 and free and moving
 
 
-def search(estimator, make, data, rng):
+def plan_search(estimator, make, data):
+    """Return how far to search for a start; parameters as of `search`."""
+    # Elsewhere a pass over few rows costs as much as one over many.
+    short = not data.remote and data.n_units * estimator.n_components <= SHORT
+    n_parameters = _n_parameters(estimator, make, data)
+    told_apart = data.n_weighted >= TOLD_APART * n_parameters
+    return THOROUGH if short and told_apart else USUAL
+
+
+def _n_parameters(estimator, make, data):
+    return estimator.n_components * make().n_own_parameters(data.n_features)
+
+
+def search(estimator, make, data, effort, rng):
     """Search for a start.
 
     Parameters
@@ -44,6 +82,7 @@ def search(estimator, make, data, rng):
     make : callable
         Returns a GaussianMixtureModel.
     data : source
+    effort : Effort
     rng : numpy.random.Generator
 
     Returns
@@ -54,9 +93,9 @@ def search(estimator, make, data, rng):
         Passes over all rows that it cost.
     """
     n_components = estimator.n_components
-    n_parameters = n_components * make().n_own_parameters(data.n_features)
+    n_parameters = _n_parameters(estimator, make, data)
     few = data.n_weighted < ROWS_A_PARAMETER * n_parameters
-    others = islice(cycle(FEW_ROWS_KINDS if few else KINDS), solvers.STARTS - 1)
+    others = islice(cycle(FEW_ROWS_KINDS if few else KINDS), effort.starts - 1)
     kinds = [estimator.init_params, *others]
     size = _n_searched(data, n_parameters)
     look = partial(_led, make, n_components, kinds, data.total_weight)
@@ -93,7 +132,8 @@ def _led(make, n_components, kinds, weight, some, rng):
         parameters, passes = starting_parameters(model, some, *how)
         return model, model.start(parameters), passes
 
-    return solvers.search(start, moves, _least(make(), some, weight), some, rng)
+    least = _least(make(), some, weight)
+    return solvers.search(start, moves, least, some, rng, len(kinds))
 
 
 def _led_on(make, parameters, weight, most, some, rng):
@@ -124,8 +164,9 @@ def _led_beside(look, sample, rng):
 class Trail:
     """What is fitted to its end after the start that a search has found.
 
-    Other starts, as long as these are poor; and where moves lead from the end, on all
-    rows or a great many, again and again if it was so far away that this costs little.
+    Other starts, as long as these are poor or more ends are wanted; and where moves
+    lead from an end above all others, on all rows or a great many, again and again if
+    it was so far away that this costs little.
 
     Parameters
     ----------
@@ -133,6 +174,7 @@ class Trail:
     make : callable
         Returns a GaussianMixtureModel.
     data : source
+    effort : Effort
     degenerate : callable
         How many components of a point stand for no structure of the data.
 
@@ -142,36 +184,57 @@ class Trail:
         Those of `found`, and of the ends of those that were fitted.
     """
 
-    def __init__(self, found, make, data, degenerate):
+    def __init__(self, found, make, data, effort, degenerate):
         self.make, self.data, self.degenerate = make, data, degenerate
         self.scores, self.epochs = found.scores.copy(), found.epochs.copy()
-        self.number, self.rest = found.number, iter(found.rest)
+        self.number, self.rest = found.number, found.rest
+        self.cost, self.ends = effort.cost, effort.ends
         self.most: Any = None
         self.least = -np.inf
 
     def again(self, end, left):
-        """Return where to begin once more, None if the end will do, and its passes.
+        """Return where to begin once more, what it cost, and whether at another start.
 
         Parameters
         ----------
         end : skvrem.solvers.Result
         left : int
             Epochs that there may be.
+
+        Returns
+        -------
+        point : AveragingPoint
+            None if the end will do.
+        passes : float
+        anew : bool
         """
         self.scores[self.number] = end.objective
         self.epochs[self.number] += end.n_iter
+        passes = 0.0
         if not self.degenerate(end.point):
-            return self._moved(end, left)
-        sound = ((n, point) for n, point in self.rest if not self.degenerate(point))
-        self.number, point = next(sound, (self.number, None))
-        return None if point is None else self.make().start(point.parameters), 0.0
+            parameters, passes = self._moved(end, left)
+            if parameters is not None:
+                self.epochs[self.number] -= end.n_iter  # which the next counts as well
+                return self.make().start(parameters), passes, False
+            self.ends -= 1
+            if self.ends < 1 or left < LEFT * end.n_iter:
+                return None, passes, False
+            # Where a start was before it moved leads nowhere else.
+            self.rest = [other for other in self.rest if other[0] != self.number]
+        while self.rest:
+            (self.number, point), *self.rest = self.rest
+            if not self.degenerate(point):
+                return self.make().start(point.parameters), passes, True
+        return None, passes, True
 
     def _moved(self, end, left):
+        """Return parameters that lead higher, None if none do, and passes."""
         begun, ended = end.history[0].passes, end.history[-1].passes
         if self.most is None:
-            self.most = MOST_COST * (ended - begun) - begun
+            self.most = self.cost * (ended - begun) - begun
         # What is higher on some rows need not be so on all.
-        lower, self.least = end.objective < self.least, end.objective + GAIN
+        lower, least = end.objective < self.least, end.objective + GAIN
+        self.least = max(self.least, least)
         if lower or self.most <= 0.0 or left < LEFT * end.n_iter:
             return None, 0.0
         size = min(self.data.n_units, MOST_ROWS)
@@ -182,7 +245,4 @@ class Trail:
         parameters, passes = _ask(look, self.data, size, rng)
         passes *= share
         self.most -= passes
-        if parameters is None:
-            return None, passes
-        self.epochs[self.number] -= end.n_iter  # which the next end counts as well
-        return self.make().start(parameters), passes
+        return parameters, passes

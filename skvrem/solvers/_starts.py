@@ -32,8 +32,9 @@ class Start(NamedTuple):
         as of a component of a single row, or how much of it: who has more loses.
     again : callable, default=None
         Called with the Result of where the start has led and the epochs that are left;
-        returns a point to begin from once more, or None, and the passes that it cost to
-        find out. The best of these ends is that of the start.
+        returns a point to begin from once more, or None, the passes that it cost to
+        find out, and whether the point has nothing to do with that end. The best of
+        these ends is that of the start.
     """
 
     model: Any
@@ -210,13 +211,14 @@ class _Entrant:
         best = end = self._to_the_end()
         left = self.most - end.n_iter
         while self.again is not None and left > 0 and not end.stopped:
-            point, passes = self.again(end, left)
+            point, passes, anew = self.again(end, left)
             if point is None:
                 return self._spent(best, end.history[-1].passes + passes)
             led, self.run = end, self._go_on(end, point, passes)
             end = self.run.advance(left).result()
             left -= end.n_iter
-            if not self.loss(led)[0]:  # what is degenerate has no part in the rest
+            # What is degenerate has no part in the rest.
+            if not (anew or self.loss(led)[0]):
                 end = joined([led, end], moved=True)
             best = min(best, end, key=lambda result: by_loss(self.loss(result)))
         return best

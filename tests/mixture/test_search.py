@@ -298,13 +298,13 @@ def test_a_climb_leads_where_a_move_does():
         assert (led is None) == (most == 3.0) and cost == spent
 
 
-def gone(X, means, passes, n_iter=5):
+def gone(X, means, passes, n_iter=5, effort=_search.USUAL, rest=None):
     """Return a trail after a search, and the end of the fit that followed."""
     model, point, data = start(X, means, "diag")
     make = partial(GaussianMixtureModel, "diag", 1e-6)
-    given = point, 9.0, np.zeros(4), np.full(4, 6), 1, [(0, point)]
+    given = point, 9.0, np.zeros(4), np.full(4, 6), 1, rest or [(0, point)]
     found = solvers.SearchResult(*given)
-    trail = _search.Trail(found, make, data, lambda point: 0)
+    trail = _search.Trail(found, make, data, effort, lambda point: 0)
     run = solvers.Run(
         model,
         solvers.Batch(),
@@ -320,16 +320,17 @@ def gone(X, means, passes, n_iter=5):
 def test_moves_lead_on_from_an_end_while_they_may_cost_more():
     X, stuck, _ = hills()
     trail, end = gone(X, stuck, passes=2.0)
-    point, passes = trail.again(end, 1000)
+    point, passes, anew = trail.again(end, 1000)
+    assert not anew
     means = np.sort(point.parameters.means[:, 0])
     np.testing.assert_allclose(means, [0.0, 20.0, 40.0], atol=0.5)
     assert passes > _search_constants.CLIMB_EPOCHS
     # The end that follows has the epochs of this one too.
-    assert trail.again(end._replace(n_iter=12), 1000) == (None, 0.0)
+    assert trail.again(end._replace(n_iter=12), 1000) == (None, 0.0, False)
     np.testing.assert_array_equal(trail.epochs, [6, 18, 6, 6])
     # Nor do they lead on from what is no higher.
     trail.most = np.inf
-    assert trail.again(end, 1000) == (None, 0.0)
+    assert trail.again(end, 1000) == (None, 0.0, False)
 
 
 @pytest.mark.parametrize(("passes", "left"), [(60.0, 1000), (2.0, 9)])
@@ -337,7 +338,7 @@ def test_moves_are_not_tried_where_they_cost_much_or_epochs_are_few(passes, left
     """Beside fits of few passes; and a fit that has converged is to stay so."""
     X, stuck, _ = hills()
     trail, end = gone(X, stuck, passes)
-    assert trail.again(end, left) == (None, 0.0)
+    assert trail.again(end, left) == (None, 0.0, False)
     np.testing.assert_array_equal(trail.epochs, [6, 11, 6, 6])
     assert trail.scores[1] == end.objective
 
@@ -352,13 +353,55 @@ def test_moves_from_an_end_are_tried_on_all_rows_or_so_many(monkeypatch):
 
     monkeypatch.setattr(solvers, "climb", climb)
     X, stuck, _ = hills()
-    may = _search.MOST_COST * 5.0 - 3.0  # five epochs, after three passes
+    may = _search.USUAL.cost * 5.0 - 3.0  # five epochs, after three passes
     trail, end = gone(X, stuck, passes=2.0)
-    assert trail.again(end, 1000) == (None, 2.0)
+    assert trail.again(end, 1000) == (None, 2.0, False)
     monkeypatch.setattr(_search, "MOST_ROWS", 150)
     trail, end = gone(X, stuck, passes=2.0)
-    assert trail.again(end, 1000) == (None, 1.0)  # half of all rows
+    assert trail.again(end, 1000) == (None, 1.0, False)  # half of all rows
     assert seen == [(300, False, 0, may), (150, True, _search.SETTLE, 2.0 * may)]
+
+
+def test_ends_of_other_starts_are_looked_at_where_more_than_one_is_wanted():
+    """Not of one that moved on or is poor; and no moves lead on from a lower one."""
+    X, stuck, good = hills()
+    others = [start(X, means, "diag")[1] for means in (stuck, good, good)]
+    rest = list(zip((1, 3, 2), others, strict=True))
+    trail, end = gone(X, stuck, 60.0, effort=_search.Effort(4, 3, 0.0), rest=rest)
+    poor = others[1]
+    trail.degenerate = lambda point: point is poor
+    point, passes, anew = trail.again(end, 1000)
+    assert anew and passes == 0.0 and trail.number == 2
+    np.testing.assert_array_equal(point.parameters.means, others[2].parameters.means)
+    lower = end._replace(objective=end.objective - 1.0, n_iter=7)
+    trail.most = np.inf
+    assert trail.again(lower, 1000) == (None, 0.0, True)
+    np.testing.assert_array_equal(trail.epochs, [6, 11, 13, 6])
+    assert trail.scores[2] == lower.objective
+
+
+@pytest.mark.parametrize(("n_rows", "n_starts"), [(300, 12), (120, 4), (10_001, 4)])
+def test_short_data_are_searched_far(n_rows, n_starts):
+    """But where there are fewer than ten rows a parameter, which more starts fit."""
+    X = np.random.default_rng(0).normal(size=(n_rows, 3))
+    mixture = VRGaussianMixture(2, covariance_type="diag", random_state=0).fit(X)
+    assert len(mixture.init_scores_) == n_starts
+    assert mixture.objective_ in mixture.init_scores_
+    assert mixture.objective_ == pytest.approx(mixture.score(X), abs=1e-9)
+
+
+def test_of_short_data_four_starts_come_to_their_ends():
+    X = hills()[0]
+    mixture = VRGaussianMixture(3, random_state=0, max_iter=1000).fit(X)
+    model = VRGaussianMixture(3, random_state=0, n_init=1)
+    best = max(model.set_params(random_state=s).fit(X).objective_ for s in range(5))
+    assert mixture.objective_ >= best - 1e-9
+    searched = _search_constants.EPOCHS
+    assert (mixture.init_epochs_ > searched).sum() == _search.THOROUGH.ends
+    assert mixture.n_iter_ <= mixture.init_epochs_.max()
+    # A journey is told from the start that led to the end, with the passes of all.
+    assert (np.diff(mixture.history_["passes"]) >= 0.0).all()
+    assert mixture.history_["passes"][-1] > mixture.init_epochs_.sum() / 2
 
 
 def test_what_moves_must_gain_is_the_noise_of_some_rows():
@@ -374,9 +417,11 @@ def test_what_moves_must_gain_is_the_noise_of_some_rows():
 def test_what_moves_lead_to_from_an_end_is_kept_if_it_is_higher(monkeypatch):
     """And a fit is no lower for having looked."""
     X, how = grid(), {"covariance_type": "diag", "random_state": 0, "max_iter": 1000}
-    monkeypatch.setattr(_search, "MOST_COST", 0.0)
+    usual = _search.USUAL
+    monkeypatch.setattr(_search, "SHORT", 0)
+    monkeypatch.setattr(_search, "USUAL", usual._replace(cost=0.0))
     plain = VRGaussianMixture(7, **how).fit(X)
-    monkeypatch.setattr(_search, "MOST_COST", np.inf)
+    monkeypatch.setattr(_search, "USUAL", usual._replace(cost=np.inf))
     led = VRGaussianMixture(7, **how).fit(X)
     assert led.objective_ >= plain.objective_
     assert led.history_["passes"][-1] > plain.history_["passes"][-1]
@@ -547,13 +592,14 @@ def test_many_rows_are_searched_on_some(monkeypatch):
     weight[::2] = 0.0
     sizes = []
 
-    def spied(start, moves, gain, data, rng):
+    def spied(start, moves, gain, data, rng, n_starts):
         sizes.append((data.n_units, data.n_weighted))
-        return solvers.search(start, moves, gain, data, rng)
+        return solvers.search(start, moves, gain, data, rng, n_starts)
 
-    spy = type("spy", (), {"search": staticmethod(spied), "STARTS": solvers.STARTS})
+    spy = type("spy", (), {"search": staticmethod(spied)})
     monkeypatch.setattr(_search, "solvers", spy)
-    monkeypatch.setattr(_search, "MOST_COST", 0.0)
+    monkeypatch.setattr(_search, "SHORT", 0)
+    monkeypatch.setattr(_search, "USUAL", _search.USUAL._replace(cost=0.0))
     how = {"covariance_type": "spherical", "random_state": 0}
     whole = VRGaussianMixture(5, **how).fit(X)
     VRGaussianMixture(5, **how).fit(X, sample_weight=weight)
