@@ -45,7 +45,6 @@ DEPRECATED = "what scikit-learn will remove is not deprecated here"
 ONE_SOLVER = "each name of a solver stands for the same one, which need not fall back"
 ANEW = "a fit that goes on takes its curvature anew, and so makes another second step"
 SEARCHED = "the default searches, and may end higher than the best of five starts"
-SLOW = "from where the default starts EM needs 900 epochs, of which 600 are made"
 START = "a fit begins at the best of several starts, not where its one k-means ended"
 PRIORS = "the default E step is the collapsed one, which has priors of its own"
 NOISY = "rounding decides in which epoch a fit whose gains are noise ends"
@@ -72,7 +71,6 @@ NOT_PASSED = {
         ],
         COLLAPSED: ["test_regularisation"],
         SEARCHED: ["test_multiple_init"],
-        SLOW: ["test_monotonic_likelihood"],
         START: ["test_gaussian_mixture_precisions_init_diag"],
     },
     "test_mixture.py": {},

@@ -124,7 +124,7 @@ def test_a_start_that_collapses_loses_to_any_without(monkeypatch):
     given = {"n_init": 8, "init_params": "random_from_data", "random_state": 1}
     assert not fit_once(clone(model).set_params(**given), X)
     # Which is not the highest end.
-    monkeypatch.setattr(Trail, "again", lambda *_: (None, 0.0))
+    monkeypatch.setattr(Trail, "again", lambda *_: (None, 0.0, False))
     assert [w.category for w in fit_once(model, X)] == [CollapsedComponentWarning]
     assert model.objective_ > sound + 0.1
 
