@@ -63,14 +63,14 @@ def can_search(estimator, warm):
 def plan_search(estimator, make, data):
     """Return how far to search for a start; parameters as of `search`."""
     # Elsewhere a pass over few rows costs as much as one over many.
-    short = not data.remote and data.n_units * estimator.n_components <= SHORT
+    short = not data.remote and data.n_units * int(estimator.n_components) <= SHORT
     n_parameters = _n_parameters(estimator, make, data)
     told_apart = data.n_weighted >= TOLD_APART * n_parameters
     return THOROUGH if short and told_apart else USUAL
 
 
 def _n_parameters(estimator, make, data):
-    return estimator.n_components * make().n_own_parameters(data.n_features)
+    return int(estimator.n_components) * make().n_own_parameters(data.n_features)
 
 
 def search(estimator, make, data, effort, rng):
@@ -92,7 +92,7 @@ def search(estimator, make, data, effort, rng):
     passes : float
         Passes over all rows that it cost.
     """
-    n_components = estimator.n_components
+    n_components = int(estimator.n_components)
     n_parameters = _n_parameters(estimator, make, data)
     few = data.n_weighted < ROWS_A_PARAMETER * n_parameters
     others = islice(cycle(FEW_ROWS_KINDS if few else KINDS), effort.starts - 1)
