@@ -12,8 +12,8 @@ step: 430 documents of at least ten words are held out; shares of one half of ea
 from 50 MAP EM steps with .02 added to every count, and the other half is scored. The
 others are `VRPLSA` and mean field by default, tomotopy (alpha = 1/K, learned, eta =
 0.1) after 200 sweeps, scikit-learn and gensim after eight passes; of ours medians of
-the same starts. "Texts" has news that
-come with gensim, and the docstrings of NumPy, SciPy and scikit-learn as installed.
+the same starts. "Texts" has news that come with gensim, and the docstrings of NumPy,
+SciPy and scikit-learn as installed.
 """
 
 import statistics

@@ -447,6 +447,7 @@ class VRGaussianMixture(
                 self, start, plan, data, progress, random_state
             )
         if trail is not None:
+            trail.tell(best)
             attributes["init_scores_"] = trail.scores
             attributes["init_epochs_"] = trail.epochs
         warn_not_converged(self, best)

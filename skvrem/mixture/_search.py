@@ -227,6 +227,15 @@ class Trail:
                 return self.make().start(point.parameters), passes, True
         return None, passes, True
 
+    def tell(self, best):
+        """Note the end that is returned, of which `again` knows nothing.
+
+        It is the last, where it took the epochs that there might be.
+        """
+        if best.objective not in self.scores:
+            self.scores[self.number] = best.objective
+            self.epochs[self.number] += best.n_iter
+
     def _moved(self, end, left):
         """Return parameters that lead higher, None if none do, and passes."""
         begun, ended = end.history[0].passes, end.history[-1].passes

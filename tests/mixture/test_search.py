@@ -404,6 +404,18 @@ def test_of_short_data_four_starts_come_to_their_ends():
     assert mixture.history_["passes"][-1] > mixture.init_epochs_.sum() / 2
 
 
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+@pytest.mark.parametrize("max_iter", [3, 10, 20])
+def test_an_end_that_takes_all_epochs_is_among_the_scores(max_iter):
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    how = {"covariance_type": "diag", "max_iter": max_iter, "tol": 1e-9}
+    mixture = VRGaussianMixture(3, random_state=0, **how).fit(X)
+    assert not mixture.converged_
+    assert mixture.objective_ in mixture.init_scores_
+    number = np.argmax(mixture.init_scores_ == mixture.objective_)
+    assert mixture.init_epochs_[number] >= mixture.n_iter_ == max_iter
+
+
 def test_what_moves_must_gain_is_the_noise_of_some_rows():
     """Half a nat for each number of a component, and none of all rows."""
     for weight, noise in ((None, 1.0 / 100 - 1.0 / 300), (np.full(100, 2.0), 1 / 600)):
