@@ -22,7 +22,7 @@ PART, FEWEST_ROWS, ROWS_A_PARAMETER, MOST_ROWS = 4, 7_000, 5, 50_000
 LLOYD_ITERATIONS = 10
 # Times the epochs of a fit that must be left to go on where it has ended.
 LEFT = 2
-# What a move must gain a row, of all rows. Epochs to settle a point on some of them.
+# What a move must gain a row at least. Epochs to settle a point on some of them.
 GAIN, SETTLE = 1e-4, 15
 
 
@@ -98,7 +98,7 @@ def search(estimator, make, data, effort, rng):
     others = islice(cycle(FEW_ROWS_KINDS if few else KINDS), effort.starts - 1)
     kinds = [estimator.init_params, *others]
     size = _n_searched(data, n_parameters)
-    look = partial(_led, make, n_components, kinds, data.total_weight)
+    look = partial(_led, make, n_components, kinds)
     found = _ask(look, data, size, rng)
     passes = found.passes * size / data.n_units
     return found, make().start(found.point.parameters), passes
@@ -123,7 +123,7 @@ def _ask(look, data, size, rng):
     return data.ask(partial(_led_beside, look), units, rng)
 
 
-def _led(make, n_components, kinds, weight, some, rng):
+def _led(make, n_components, kinds, some, rng):
     """Return what a search of some rows has come to."""
 
     def start(number, rng):
@@ -132,25 +132,22 @@ def _led(make, n_components, kinds, weight, some, rng):
         parameters, passes = starting_parameters(model, some, *how)
         return model, model.start(parameters), passes
 
-    least = _least(make(), some, weight)
+    least = _least(make(), some)
     return solvers.search(start, moves, least, some, rng, len(kinds))
 
 
 def _led_on(make, parameters, weight, most, some, rng):
     """Return where moves lead from parameters, None if nowhere, and passes."""
     model, settle = make(), SETTLE if some.total_weight < weight else 0
-    how = moves, _least(model, some, weight), some, rng, most, settle
+    how = moves, _least(model, some), some, rng, most, settle
     point, passes = solvers.climb(model, model.start(parameters), *how)
     return None if point is None else point.parameters, passes
 
 
-def _least(model, some, weight):
-    """Return what a move must gain a row: more than a component does by noise.
-
-    By that in which some rows differ from all, half a nat a parameter.
-    """
-    noise = 1.0 / some.total_weight - 1.0 / weight
-    return max(GAIN, 0.5 * model.n_own_parameters(some.n_features) * noise)
+def _least(model, some):
+    """Return what a move must gain a row: more than a component does by noise."""
+    noise = 0.5 * model.n_own_parameters(some.n_features)  # half a nat a parameter
+    return max(GAIN, noise / some.total_weight)
 
 
 def _led_beside(look, sample, rng):

@@ -344,11 +344,11 @@ def test_moves_are_not_tried_where_they_cost_much_or_epochs_are_few(passes, left
 
 
 def test_moves_from_an_end_are_tried_on_all_rows_or_so_many(monkeypatch):
-    """The same of all, which need no settling, and on which whatever is gained is."""
+    """The same of all, which need no settling; on either, more than noise is a gain."""
     seen = []
 
     def climb(model, point, moves, gain, data, rng, most, settle):
-        seen.append((data.n_units, gain > _search.GAIN, settle, most))
+        seen.append((data.n_units, gain * data.n_units, settle, most))
         return None, 2.0
 
     monkeypatch.setattr(solvers, "climb", climb)
@@ -359,7 +359,8 @@ def test_moves_from_an_end_are_tried_on_all_rows_or_so_many(monkeypatch):
     monkeypatch.setattr(_search, "MOST_ROWS", 150)
     trail, end = gone(X, stuck, passes=2.0)
     assert trail.again(end, 1000) == (None, 1.0, False)  # half of all rows
-    assert seen == [(300, False, 0, may), (150, True, _search.SETTLE, 2.0 * may)]
+    noise = pytest.approx(0.5 * 3)  # a mean, a variance and a weight
+    assert seen == [(300, noise, 0, may), (150, noise, _search.SETTLE, 2.0 * may)]
 
 
 def test_ends_of_other_starts_are_looked_at_where_more_than_one_is_wanted():
@@ -416,14 +417,14 @@ def test_an_end_that_takes_all_epochs_is_among_the_scores(max_iter):
     assert mixture.init_epochs_[number] >= mixture.n_iter_ == max_iter
 
 
-def test_what_moves_must_gain_is_the_noise_of_some_rows():
-    """Half a nat for each number of a component, and none of all rows."""
-    for weight, noise in ((None, 1.0 / 100 - 1.0 / 300), (np.full(100, 2.0), 1 / 600)):
-        some = as_source(np.zeros((100, 2)), weight)
-        model = GaussianMixtureModel("diag", 1e-6)
-        least = _search._least(model, some, 300.0)
-        assert least == pytest.approx(0.5 * 5 * noise)
-        assert _search._least(model, some, some.total_weight) == _search.GAIN
+@pytest.mark.parametrize(("n_rows", "weight"), [(100, 1.0), (300, 1.0), (100, 2.0)])
+def test_what_moves_must_gain_is_the_noise_of_a_component(n_rows, weight):
+    """Half a nat for each of its numbers, in all rows; or a little, of very many."""
+    some = as_source(np.zeros((n_rows, 2)), np.full(n_rows, weight))
+    model = GaussianMixtureModel("diag", 1e-6)
+    assert _search._least(model, some) == pytest.approx(2.5 / (n_rows * weight))
+    many = as_source(np.zeros((1, 2)), np.full(1, 1e6))
+    assert _search._least(model, many) == _search.GAIN
 
 
 def test_what_moves_lead_to_from_an_end_is_kept_if_it_is_higher(monkeypatch):
