@@ -7,7 +7,7 @@ sums of these, weighted with the counts c_dv.
 
 Loops over tokens take the slices of one document and count from zero: where a position
 could be negative, numba looks at every one. Those over words make the statistics in
-parts of `WordSums`: rows are padded to whole cache lines, and a batch of words names
+parts of `WordSums`: rows are padded to multiples of eight, and a batch of words names
 the rows that it has.
 """
 
@@ -16,9 +16,9 @@ import numpy as np
 from skvrem.utils._jit import REDUCE, kernel
 from skvrem.utils._math import digamma, exp
 from skvrem.utils._simd import (
+    WIDTH,
     add,
     fma,
-    lanes,
     largest,
     load,
     mul,
@@ -54,10 +54,10 @@ def sum_over_tokens(counts, index, rows, t, g, w):
     w : array of shape (n,)
         Written.
     """
-    n, K, width = len(counts), rows.shape[1], lanes(rows)
+    n, K = len(counts), rows.shape[1]
     tiny, nothing = rows.dtype.type(TINY), splat(rows.dtype.type(0.0))
     flat = rows.reshape(-1)
-    for k in range(0, K, width):
+    for k in range(0, K, WIDTH):
         store(g, k, nothing)
     fours = n // 4 * 4
     # Four words at a time share the loads of t and g.
@@ -65,7 +65,7 @@ def sum_over_tokens(counts, index, rows, t, g, w):
         v0, v1 = index[j] * K, index[j + 1] * K
         v2, v3 = index[j + 2] * K, index[j + 3] * K
         s0 = s1 = s2 = s3 = nothing
-        for k in range(0, K, width):
+        for k in range(0, K, WIDTH):
             x = load(t, k)
             s0 = fma(x, load(flat, v0 + k), s0)
             s1 = fma(x, load(flat, v1 + k), s1)
@@ -75,7 +75,7 @@ def sum_over_tokens(counts, index, rows, t, g, w):
         w2, w3 = counts[j + 2] / (total(s2) + tiny), counts[j + 3] / (total(s3) + tiny)
         w[j], w[j + 1], w[j + 2], w[j + 3] = w0, w1, w2, w3
         x0, x1, x2, x3 = splat(w0), splat(w1), splat(w2), splat(w3)
-        for k in range(0, K, width):
+        for k in range(0, K, WIDTH):
             y = fma(x0, load(flat, v0 + k), load(g, k))
             z = mul(x1, load(flat, v1 + k))
             y = fma(x2, load(flat, v2 + k), y)
@@ -84,23 +84,22 @@ def sum_over_tokens(counts, index, rows, t, g, w):
     for j in range(fours, n):
         v0 = index[j] * K
         s0 = nothing
-        for k in range(0, K, width):
+        for k in range(0, K, WIDTH):
             s0 = fma(load(t, k), load(flat, v0 + k), s0)
         w0 = counts[j] / (total(s0) + tiny)
         w[j] = w0
         x0 = splat(w0)
-        for k in range(0, K, width):
+        for k in range(0, K, WIDTH):
             store(g, k, fma(x0, load(flat, v0 + k), load(g, k)))
 
 
 @kernel
 def room_to_settle(n_words, rows):
     """Return the `work` of `settle_document` for documents of at most so many words."""
-    width = lanes(rows)
-    size = (rows.shape[1] + 3) * (n_words + 2 * width)
-    room = np.empty(size + width, rows.dtype)
-    # On a cache line, as every load that straddles two of them counts twice.
-    return room[-(room.ctypes.data // room.itemsize) % width :]
+    size = (rows.shape[1] + 3) * (n_words + 2 * WIDTH)
+    room = np.empty(size + WIDTH, rows.dtype)
+    # No load straddles two cache lines: such a one counts twice.
+    return room[-(room.ctypes.data // room.itemsize) % WIDTH :]
 
 
 @kernel(fastmath=REDUCE)
@@ -203,11 +202,11 @@ def settle_moving(
     -------
     n_rounds : int
     """
-    n, K, width, n_moving = len(counts), rows.shape[1], lanes(rows), len(moving)
+    n, K, n_moving = len(counts), rows.shape[1], len(moving)
     nothing = splat(rows.dtype.type(0.0))
-    end = (n + width - 1) // width * width
-    # An odd number of cache lines apart, topics do not compete for the same places.
-    m = end // width // 2 * 2 * width + width
+    end = (n + WIDTH - 1) // WIDTH * WIDTH
+    # An odd number of loads apart, topics do not compete for the same places.
+    m = end // WIDTH // 2 * 2 * WIDTH + WIDTH
     rest, s, c = K * m, (K + 1) * m, (K + 2) * m  # where these begin
     _lay_out(counts, index, rows, b, moving, n_moving, new, t, m, work)
     place = moving * m
@@ -222,7 +221,7 @@ def settle_moving(
         for a in range(0, fours, 4):
             x0, x1, x2, x3 = t[a], t[a + 1], t[a + 2], t[a + 3]
             p0, p1, p2, p3 = place[a], place[a + 1], place[a + 2], place[a + 3]
-            for j in range(0, end, width):
+            for j in range(0, end, WIDTH):
                 y = fma(x0, load(work, p0 + j), load(work, before + j))
                 y = fma(x1, load(work, p1 + j), y)
                 y = fma(x2, load(work, p2 + j), y)
@@ -230,16 +229,16 @@ def settle_moving(
             before = s
         for a in range(fours, n_moving):
             x0, p0 = t[a], place[a]
-            for j in range(0, end, width):
+            for j in range(0, end, WIDTH):
                 y = fma(x0, load(work, p0 + j), load(work, before + j))
                 store(work, s + j, y)
             before = s
-        for j in range(0, end, width):
+        for j in range(0, end, WIDTH):
             store(work, s + j, ratio(load(work, c + j), load(work, s + j)))
         for a in range(0, fours, 4):
             p0, p1, p2, p3 = place[a], place[a + 1], place[a + 2], place[a + 3]
             y0 = y1 = y2 = y3 = nothing
-            for j in range(0, end, width):
+            for j in range(0, end, WIDTH):
                 y = load(work, s + j)
                 y0 = fma(y, load(work, p0 + j), y0)
                 y1 = fma(y, load(work, p1 + j), y1)
@@ -249,7 +248,7 @@ def settle_moving(
             sums[a + 2], sums[a + 3] = total(y2), total(y3)
         for a in range(fours, n_moving):
             p0, y0 = place[a], nothing
-            for j in range(0, end, width):
+            for j in range(0, end, WIDTH):
                 y0 = fma(load(work, s + j), load(work, p0 + j), y0)
             sums[a] = total(y0)
         change = rows.dtype.type(0.0)
@@ -265,7 +264,7 @@ def settle_moving(
                 n_left += 1
             else:
                 x = exp(b * digamma(x))
-                for j in range(0, end, width):
+                for j in range(0, end, WIDTH):
                     y = fma(x, load(work, p + j), load(work, rest + j))
                     store(work, rest + j, y)
         n_moving = n_left
@@ -298,7 +297,7 @@ def _lay_out(counts, index, rows, b, moving, n_moving, new, t, m, work):
     for j in range(0, fours, 4):
         v0, v1 = index[j] * K, index[j + 1] * K
         v2, v3 = index[j + 2] * K, index[j + 3] * K
-        for k in range(0, K, lanes(rows)):
+        for k in range(0, K, WIDTH):
             r0, r1 = load(flat, v0 + k), load(flat, v1 + k)
             r2, r3 = load(flat, v2 + k), load(flat, v3 + k)
             spread(r0, r1, r2, r3, work, k * m + j, m)
@@ -328,9 +327,9 @@ def sum_over_words(w, index, indptr, at, first, last, out):
     out : array of shape (last - first, K)
         Written: rows of these words.
     """
-    K, width = at.shape[1], lanes(at)
+    K = at.shape[1]
     shares, sums = at.reshape(-1), out.reshape(-1)
-    for k in range(0, (last - first) * K, width):
+    for k in range(0, (last - first) * K, WIDTH):
         store(sums, k, splat(out.dtype.type(0.0)))
     for i in range(indptr.shape[0] - 1):
         low, high = indptr[i], indptr[i + 1]
@@ -348,7 +347,7 @@ def sum_over_words(w, index, indptr, at, first, last, out):
             if v >= last - first:
                 break
             x = splat(own_w[j])
-            for k in range(0, K, width):
+            for k in range(0, K, WIDTH):
                 added = fma(x, load(shares, i * K + k), load(sums, v * K + k))
                 store(sums, v * K + k, added)
 
@@ -376,14 +375,14 @@ def add_rows(deviation, totals, words, values, coefficient, start, stop):
     start, stop : int
         Of the words of the batch.
     """
-    K, width = deviation.shape[1], lanes(deviation)
+    K = deviation.shape[1]
     sums, added = deviation.reshape(-1), values.reshape(-1)
     few = np.empty(K, deviation.dtype)
     for first in range(start, stop, ROWS):
         few[:] = deviation.dtype.type(0.0)
         for u in range(first, min(first + ROWS, stop)):
             v = words[u]
-            for k in range(0, K, width):
+            for k in range(0, K, WIDTH):
                 x = load(added, u * K + k)
                 store(few, k, add(load(few, k), x))
                 store(sums, v * K + k, fma(coefficient, x, load(sums, v * K + k)))
@@ -416,7 +415,7 @@ def parameters_of(
         Of the words of the batch.
     out : array of shape (n_words, K)
     """
-    K, width = deviation.shape[1], lanes(deviation)
+    K = deviation.shape[1]
     bases, deviations = base.reshape(-1), deviation.reshape(-1)
     priors, result = prior.reshape(-1), out.reshape(-1)
     zero = splat(out.dtype.type(0.0))
@@ -424,7 +423,7 @@ def parameters_of(
         v = words[u] if words.size else u
         r = v * K if base.shape[0] > 1 else 0
         p = v * K if prior.shape[0] > 1 else 0
-        for k in range(0, K, width):
+        for k in range(0, K, WIDTH):
             s = fma(factor, load(deviations, v * K + k), load(bases, r + k))
             x = fma(mass, largest(zero, s), load(priors, p + k))
             store(result, u * K + k, mul(x, load(inverse, k)))

@@ -1,7 +1,7 @@
 """What pLSA and LDA average, statistics of words, and how a step changes it.
 
-A minibatch changes only the words that it touches. Rows of arrays start on cache lines,
-for loops over short contiguous rows.
+A minibatch changes only the words that it touches. Rows of arrays are whole values
+of the kernels, for loops over short contiguous rows.
 """
 
 from itertools import pairwise
@@ -282,7 +282,7 @@ class WordRows(Rows):
         return self
 
     def toarray(self):
-        """The array, zeros included, on cache lines."""
+        """The array, zeros included."""
         shape, dtype = (self.n_rows, self.values.shape[1]), self.values.dtype
         full = padded_empty(*shape, dtype, places.empty)
         full[:] = 0.0

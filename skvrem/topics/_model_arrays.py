@@ -1,4 +1,4 @@
-"""Arrays whose rows start on cache lines, and where the large ones of a fit lie."""
+"""Arrays whose rows are whole values of a kernel, and where large ones of a fit lie."""
 
 import mmap
 import weakref
@@ -7,9 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-# Rows are padded to whole cache lines of float32.
-LANES = 16
-CACHE_LINE = 64
+from skvrem.utils._simd import CACHE_LINE, WIDTH
+
 # Bytes that are worth pages of their own, and how the system is asked for them; Windows
 # needs no asking.
 LARGE = 1 << 20
@@ -89,7 +88,7 @@ def padded_zeros(n_rows, n_columns, dtype):
 
 def padded_empty(n_rows, n_columns, dtype, make=np.empty):
     """Return such an array, its values to be written, padding included."""
-    width = -(-n_columns // LANES) * LANES
+    width = -(-n_columns // WIDTH) * WIDTH
     dtype = np.dtype(dtype)
     spare = CACHE_LINE // dtype.itemsize
     buffer = make(n_rows * width + spare, dtype)

@@ -1,10 +1,11 @@
-"""A cache line of floats, 16 float32 or 8 float64, as one value of a kernel.
+"""Eight floats as one value of a kernel.
 
 A loop over a few elements of arrays that may overlap is checked for that anew each time
 it is entered, and its sums go through memory. A :class:`Lanes` value lives in vector
-registers: one of AVX-512, two of AVX2, four of SSE2 or Neon.
+registers: of float64 in one of AVX-512, two of AVX2, four of SSE2 or Neon, of float32
+in half as many.
 
-    lanes(array)                            how many there are, for its dtype
+    WIDTH                                   how many there are
     load(array, at), store(array, at, v)    that many elements of a flat array
     splat(x)                                x in every lane
     add(a, b), mul(a, b), fma(a, b, c) = a b + c
@@ -42,7 +43,7 @@ EXP_COEFFICIENTS = (
     1.0,
     1.0,
 )
-# Of float64.
+# Elements of a value. Sixteen of float32 would take longer: more of them are padding.
 WIDTH = 8
 SMALLEST = 2.2250738585072014e-308
 
@@ -59,7 +60,7 @@ def empty_lines(size):
 
 
 class Lanes(types.Type):
-    """The numba type of a cache line of floats of one dtype."""
+    """The numba type of eight floats of one dtype."""
 
     def __init__(self, dtype):
         self.dtype = dtype
@@ -71,11 +72,7 @@ _LANES = {dtype: Lanes(dtype) for dtype in (types.float64, types.float32)}
 
 def _vector(dtype):
     element = ir.DoubleType() if dtype is types.float64 else ir.FloatType()
-    return ir.VectorType(element, _width(dtype))
-
-
-def _width(dtype):
-    return CACHE_LINE * 8 // dtype.bitwidth
+    return ir.VectorType(element, WIDTH)
 
 
 @register_default(Lanes)
@@ -88,16 +85,6 @@ def _pointer(context, builder, array_type, array, at):
     data = context.make_array(array_type)(context, builder, array).data
     vector = _vector(array_type.dtype)
     return builder.bitcast(builder.gep(data, [at]), vector.as_pointer())
-
-
-@intrinsic
-def lanes(typing_context, array):
-    """Number of elements of the array's dtype in a value."""
-
-    def generate(context, builder, signature, arguments):
-        return ir.Constant(ir.IntType(64), _width(signature.args[0].dtype))
-
-    return types.intp(array), generate
 
 
 @intrinsic
@@ -125,10 +112,9 @@ def store(typing_context, array, at, value):
 
 
 def _splat(builder, x):
-    width = CACHE_LINE // (8 if isinstance(x.type, ir.DoubleType) else 4)
-    undefined = ir.Constant(ir.VectorType(x.type, width), ir.Undefined)
+    undefined = ir.Constant(ir.VectorType(x.type, WIDTH), ir.Undefined)
     first = builder.insert_element(undefined, x, ir.IntType(32)(0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
     return builder.shuffle_vector(first, undefined, zeros)
 
 

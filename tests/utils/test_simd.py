@@ -1,4 +1,4 @@
-"""Values of a cache line of floats, against NumPy."""
+"""Values of eight floats, against NumPy."""
 
 import re
 
@@ -13,7 +13,7 @@ DTYPES = [np.float32, np.float64]
 
 @kernel(cache=False)
 def arithmetic(x, y, out):
-    width = simd.lanes(x)
+    width = simd.WIDTH
     a, b = simd.load(x, 3), simd.load(y, 1)
     simd.store(out, 0, simd.add(a, b))
     simd.store(out, width, simd.mul(a, b))
@@ -27,7 +27,7 @@ def arithmetic(x, y, out):
 
 @kernel(cache=False)
 def spread(x, at, stride, out):
-    width = simd.lanes(x)
+    width = simd.WIDTH
     a, b = simd.load(x, 0), simd.load(x, width)
     c, d = simd.load(x, 2 * width), simd.load(x, 3 * width)
     simd.spread(a, b, c, d, out, at, stride)
@@ -36,7 +36,7 @@ def spread(x, at, stride, out):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arithmetic(dtype):
     rng = np.random.default_rng(0)
-    width = 64 // np.dtype(dtype).itemsize
+    width = simd.WIDTH
     x, y = rng.normal(size=(2, width + 4)).astype(dtype)
     out = np.zeros(7 * width, dtype)
     total = arithmetic(x, y, out)
@@ -60,7 +60,7 @@ def test_arithmetic(dtype):
 @pytest.mark.parametrize("stride", [4, 5, 32])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_spread(dtype, stride):
-    width = 64 // np.dtype(dtype).itemsize
+    width = simd.WIDTH
     x = np.arange(1.0, 4 * width + 1.0, dtype=dtype)
     out = np.zeros(width * stride + 8, dtype)
     spread(x, 2, stride, out)

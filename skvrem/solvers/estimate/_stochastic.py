@@ -7,7 +7,7 @@ import numpy as np
 
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._minibatches import Minibatches
-from skvrem.utils._algebra import scale
+from skvrem.utils._algebra import rescale
 
 
 class Stochastic(Minibatches):
@@ -67,4 +67,4 @@ class Stochastic(Minibatches):
 
 
 def _mean(model, point, beta, weight, batch, entry):
-    return scale(model.statistics(point, batch, beta), 1.0 / weight)
+    return rescale(model.statistics(point, batch, beta), 1.0 / weight)

@@ -13,9 +13,9 @@ from skvrem.topics._kernels import sum_over_tokens
 from skvrem.utils._jit import REDUCE, kernel
 from skvrem.utils._math import digamma, exp, log, log_gamma
 from skvrem.utils._simd import (
+    WIDTH,
     add,
     fma,
-    lanes,
     largest,
     load,
     mul,
@@ -95,7 +95,7 @@ def infer_shares(
         that leave out, the leave-one-out log-likelihood.
     """
     (counts, index, indptr, weight), K = documents, rows.shape[1]
-    width, dtype = lanes(rows), rows.dtype.type
+    dtype = rows.dtype.type
     zero, one, nothing = dtype(0.0), dtype(1.0), splat(dtype(0.0))
     least_step = dtype(LEAST_STEP)
     flat, floors, gamma = rows.reshape(-1), least.reshape(-1), shares.reshape(-1)
@@ -142,7 +142,7 @@ def infer_shares(
                 f = v if least.shape[0] > 1 else 0
                 count, e = counts[j], min(counts[j], one)
                 less, y, t = splat(-e), nothing, nothing
-                for k in range(0, K, width):
+                for k in range(0, K, WIDTH):
                     z = load(gamma, p + k)
                     o = mul(z, load(own, at + k))
                     a = fma(e, o, load(flat, v + k))
@@ -156,7 +156,7 @@ def infer_shares(
                 step = max(least_step, sum_x / (sum_x - e * total(t)))
                 sums[j - first] = sum_x / (lengths[side] - e + sum_prior)
                 y, minus = splat(step / sum_x), splat(-step)
-                for k in range(0, K, width):
+                for k in range(0, K, WIDTH):
                     z = load(gamma, p + k)
                     change = fma(minus, z, mul(y, load(x, at + k)))
                     store(gamma, p + k, add(z, change))
@@ -196,7 +196,7 @@ def _first_round(
     counts, index, rows, inverse, own_share, prior, before, n, own, sums, gamma
 ):
     """Round on one document with nothing left out; return its length."""
-    K, width, zero = len(n), lanes(rows), rows.dtype.type(0.0)
+    K, zero = len(n), rows.dtype.type(0.0)
     t, g, flat = np.empty(K, rows.dtype), np.empty(K, rows.dtype), rows.reshape(-1)
     length = mass = zero
     for j in range(len(counts)):
@@ -212,7 +212,7 @@ def _first_round(
     for j in range(len(counts)):
         v, p = index[j] * K, j * K
         y = splat(sums[j] / counts[j])
-        for k in range(0, K, width):
+        for k in range(0, K, WIDTH):
             store(gamma, p + k, mul(y, mul(load(t, k), load(flat, v + k))))
         sums[j] = counts[j] / (sums[j] * mass)
     return length
@@ -247,7 +247,7 @@ def add_shares(documents, start, stop, shares, first, last, out):
         Added to.
     """
     (counts, index, indptr, weight), K = documents, shares.shape[1]
-    width, one = lanes(shares), shares.dtype.type(1.0)
+    one = shares.dtype.type(1.0)
     gamma, sums, begin = shares.reshape(-1), out.reshape(-1), indptr[start]
     for i in range(start, stop):
         share = weight[i] if weight.size else one
@@ -256,7 +256,7 @@ def add_shares(documents, start, stop, shares, first, last, out):
             if v < first or v >= last:
                 continue
             x, p = splat(share * counts[j]), (j - begin) * K
-            for k in range(0, K, width):
+            for k in range(0, K, WIDTH):
                 y = fma(x, load(gamma, p + k), load(sums, v * K + k))
                 store(sums, v * K + k, y)
 

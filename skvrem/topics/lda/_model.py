@@ -37,7 +37,6 @@ from skvrem.topics._model import (
     word_rows,
 )
 from skvrem.topics._model_arrays import (
-    LANES,
     pad,
     padded_empty,
     padded_zeros,
@@ -45,6 +44,7 @@ from skvrem.topics._model_arrays import (
 )
 from skvrem.topics.lda import _kernels as kernels
 from skvrem.utils._parallel import map_chunks, parallel_map, thread_count
+from skvrem.utils._simd import WIDTH
 
 # Rounds that a document takes, about: for the size of tasks only.
 USUAL_ROUNDS = 20
@@ -398,7 +398,7 @@ class LocallyTemperedLDAModel(LDAModel):
             )
 
         width = logs.shape[1]
-        share = -(-width // LANES // thread_count()) * LANES
+        share = -(-width // WIDTH // thread_count()) * WIDTH
         list(parallel_map(add, pairwise([*range(0, width, share), width])))
         return word_rows(batch, sums)
 

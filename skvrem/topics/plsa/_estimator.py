@@ -172,7 +172,7 @@ class VRPLSA(TopicModel):
 
     A minibatch costs its nonzeros times `n_components`, whatever the vocabulary. Memory
     beyond X: three ("batch") or four arrays of the size of the topics, `n_components`
-    rounded up to a multiple of 16, two of the shares, and 12 bytes a nonzero; 4 where X
+    rounded up to a multiple of 8, two of the shares, and 12 bytes a nonzero; 4 where X
     is a CSR matrix whose parts are memory maps, which is read where it lies.
 
     References

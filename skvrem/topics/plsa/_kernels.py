@@ -2,9 +2,9 @@
 
 Names: c_dv counts, θ_dk topics of a document (rows of `theta`), φ_kv words of a topic.
 Topics are stored word by word, as rows of a (n_words, K) array, so that a count meets
-one contiguous row. K is padded with topics that are zero in θ and φ: rows then start
-on cache lines and loops over k have no remainder. With inverse temperature b the
-arrays hold θ^b and φ^b where the text says so.
+one contiguous row. K is padded with topics that are zero in θ and φ, so that loops over
+k have no remainder. With inverse temperature b the arrays hold θ^b and φ^b where the
+text says so.
 
 A batch numbers its own words: `index` refers to rows of the batch's φ, and `words`
 says which words of the vocabulary these are.

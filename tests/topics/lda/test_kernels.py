@@ -8,6 +8,7 @@ from scipy.special import digamma, gammaln, logsumexp
 
 from skvrem.topics._model_arrays import pad, padded_zeros
 from skvrem.topics.lda import _kernels
+from skvrem.utils._simd import WIDTH
 from tests.documents import batch_of_documents, dense_counts
 
 THOROUGH = partial(pytest.param, marks=pytest.mark.thorough)
@@ -270,7 +271,7 @@ def test_documents_with_temperatures(dtype, n_steps, tol, weighted, k):
     assert np.ptp(inverse) > 0.05
     sums = padded_zeros(len(batch.rows.words), k, dtype)
     arrays = w, batch.rows.index, batch.rows.indptr, at, inverse, relative
-    for part in {(0, 16), (16, sums.shape[1])} - {(16, 16)}:
+    for part in {(0, WIDTH), (WIDTH, sums.shape[1])} - {(WIDTH, WIDTH)}:
         _kernels.sum_tempered_words(*arrays, *part, sums)
     assert_close(sums[:, :k], expected[3][batch.rows.words], dtype, 10)
 
