@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
 from itertools import count
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from skvrem import VRPLSA, Checkpoint, VRGaussianMixture
 from skvrem.checkpoint import FORMAT, MAGIC
 from skvrem.exceptions import CheckpointWarning
 from skvrem.hmm import _plan
+from skvrem.solvers import _journal
 from skvrem.utils.discovery import all_estimators
 from tests.own_models import RichLogistic
 from tests.watching import needs_callbacks
@@ -315,6 +317,19 @@ def test_what_is_known_of_rows_is_of_these_rows(estimator, rows):
     with pytest.raises(ValueError, match="last fit"):
         first.fit(rows[:, :2])
     assert first._of_rows is known
+
+
+def test_what_tells_rows_from_others_is_no_copy_of_them():
+    X = np.zeros((1200, 4000))
+    tracemalloc.start()
+    known = _journal.fingerprint((X, None))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < X.nbytes / 20
+    X[600, -1] = 1.0
+    changed = _journal.fingerprint((X, None))
+    assert changed != known
+    assert _journal.fingerprint((np.asfortranarray(X), None)) == changed
 
 
 @pytest.mark.parametrize("max_iter", [5, 12])

@@ -9,6 +9,7 @@ gives it at once, and one that was on its way begins where it was.
 
 import copy
 import hashlib
+import math
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Rows whose values tell one X from another.
-SAMPLED = 1000
+# Rows whose values tell one X from another, and the most values; read in pieces.
+SAMPLED, SAMPLED_VALUES, PIECE = 1000, 1 << 20, 1 << 16
 # Share of the time that writing may take on the way, where nobody says how often: half
 # of the 3 % of the whole fit, of which the file at its end takes the rest.
 SHARE = 0.015
@@ -371,7 +372,8 @@ def _parts(argument):
     yield np.array(repr(tuple(argument.shape)))
     if hasattr(argument, "dask") or not argument.shape:
         return  # no values without computing them
-    step = max(1, argument.shape[0] // SAMPLED)
+    n_rows, *columns = argument.shape
+    step = max(1, n_rows // SAMPLED)
     if hasattr(argument, "tocsr"):
         rows = argument.tocsr()
         ends = zip(rows.indptr[:-1:step], rows.indptr[1::step], strict=True)
@@ -379,11 +381,13 @@ def _parts(argument):
             yield rows.indices[slice(*where)]
             yield rows.data[slice(*where)]
         return
-    rows = argument.iloc[::step] if hasattr(argument, "iloc") else argument[::step]
-    rows = np.asarray(rows)
-    if rows.dtype.kind == "O":
-        rows = np.array(repr(rows.tolist()))
-    yield rows
+    width = max(1, math.prod(columns))
+    step = max(step, n_rows * width // SAMPLED_VALUES)
+    size = step * max(1, PIECE // width)
+    rows = argument.iloc if hasattr(argument, "iloc") else argument
+    for start in range(0, n_rows, size):  # all at once could be a copy of X
+        part = np.asarray(rows[start : start + size : step])
+        yield np.array(repr(part.tolist())) if part.dtype.kind == "O" else part
 
 
 def _of_callbacks(name):
