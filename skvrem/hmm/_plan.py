@@ -16,8 +16,11 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 # moves, which find more, are for one. L-BFGS begins where the metric is worth
 # something: after some epochs.
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (4, 2)), ((3, 4), (4, 1)), 6
-# Short data, of so many rows times states, have many optima for next to no seconds.
-SHORT, SHORT_STARTS, SHORT_RUNGS = 6_000, 24, ((5, 6), (6, 3))
+# Short data, of so many rows times states, have many optima for next to no seconds;
+# fits of many states rise so slowly that a few epochs do not tell them apart. Epochs
+# after which half of the starts go on.
+SHORT, SHORT_STARTS, MANY_STATES, MANY_STARTS = 6_000, 32, 9, 24
+HALVED = 5, 10, 40
 # Of long data the first rung sees one row of so many, in stretches, but enough to tell
 # starts apart, and no more than fit in little memory beside a map.
 SAMPLED, FEWEST_SAMPLED, MOST_SAMPLED = 4, 25_000, 200_000
@@ -99,8 +102,10 @@ def plan_fit(estimator, model, data, warm):
         moving = solver == "batch" and acceleration != "lbfgs"
         moving = moving and can_move(estimator, model, data)
         rungs = RUNGS if solver == "batch" and not moving else ONE_LEFT
-        if solver == "batch" and rows * estimator.n_components <= SHORT:
-            n_init, rungs = SHORT_STARTS, SHORT_RUNGS
+        short = rows * estimator.n_components <= SHORT
+        if solver == "batch" and (short or estimator.n_components >= MANY_STATES):
+            n_init = SHORT_STARTS if short else MANY_STARTS
+            rungs = tuple((n, n_init >> i) for i, n in enumerate(HALVED, 1))
     step_size = schedules.Constant(1.0)
     n_blocks = int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
     if batch_size != "auto":

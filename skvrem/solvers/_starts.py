@@ -50,7 +50,8 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     """Run from several starts, to their ends or in a race.
 
     In a race all starts make a few epochs, some go on, and few to the end. Objectives
-    decide who goes on, and the first of equal ones; who is degenerate comes last. The
+    decide who goes on, and the first of equal ones; who is degenerate comes last, and
+    nobody goes on to whom the first is out of reach. The
     first epochs may look at a sample of the data: history and `n_iter` leave them out.
 
     Parameters
@@ -99,12 +100,15 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         for entrant in entrants:
             entrant.advance(n_epochs)
         entrants.sort(key=lambda entrant: by_loss(see(entrant, entrant.pause())))
-        for entrant in entrants[n_left:]:
-            entrant.report.end()
-            drop(entrant.slots)
-        del entrants[n_left:]
+        first = entrants[0].paused.objective
+        going = [e for e in entrants[:n_left] if e is entrants[0] or e.reaches(first)]
         for entrant in entrants:
-            entrant.see_all()
+            if entrant in going:
+                entrant.see_all()
+            else:
+                entrant.report.end()
+                drop(entrant.slots)
+        entrants = going
     best: Any = None
     describe: Any = None
     kept: list = []
@@ -182,6 +186,12 @@ class _Entrant:
         """Return where the start has come to."""
         self.paused = self.run.result()
         return self.paused
+
+    def reaches(self, objective):
+        """Whether as many epochs more, each as good as the last, reach so much."""
+        seen = [epoch.objective for epoch in self.paused.history[-2:]]
+        gain = self.paused.n_iter * (seen[-1] - seen[0])
+        return self.paused.objective + gain >= objective
 
     def see_all(self):
         """Go on with all of the data, if it was a sample so far."""

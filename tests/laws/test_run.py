@@ -368,6 +368,15 @@ def test_rungs_of_a_race_leave_fewer_and_fewer():
     assert best.objective == 14.0 and progress.ended == 5
 
 
+def test_nobody_goes_on_to_whom_the_first_is_out_of_reach():
+    """If as many epochs again all gain as much as the last has."""
+    for behind, left in ((2.0, 9), (2.0 + 1e-9, 2)):
+        heights, plan = [5.0 - behind, 0.0, 5.0], race((2, 3), (3, 2))
+        _, attributes, progress = starts(heights, plan, 9)
+        assert attributes["init_epochs_"].tolist() == [left, 2, 9]
+        assert progress.ended == 3
+
+
 def test_a_race_takes_no_more_epochs_than_there_are():
     best, attributes, _ = starts([0.0, 5.0, 2.0], race((9, 1)), 4)
     assert best.n_iter == 4 and attributes["solver_"] == "lead"
