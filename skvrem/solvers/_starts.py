@@ -3,6 +3,7 @@
 import math
 import time
 from functools import cmp_to_key, partial
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,15 +101,16 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         for entrant in entrants:
             entrant.advance(n_epochs)
         entrants.sort(key=lambda entrant: by_loss(see(entrant, entrant.pause())))
-        first = entrants[0].paused.objective
-        going = [e for e in entrants[:n_left] if e is entrants[0] or e.reaches(first)]
-        for entrant in entrants:
-            if entrant in going:
+        first = entrants[0]
+        going = [e is first or e.may_overtake(first) for e in entrants[:n_left]]
+        going += [False] * (len(entrants) - len(going))
+        for entrant, goes_on in zip(entrants, going, strict=True):
+            if goes_on:
                 entrant.see_all()
             else:
                 entrant.report.end()
                 drop(entrant.slots)
-        entrants = going
+        entrants = list(compress(entrants, going))
     best: Any = None
     describe: Any = None
     kept: list = []
@@ -187,11 +189,12 @@ class _Entrant:
         self.paused = self.run.result()
         return self.paused
 
-    def reaches(self, objective):
-        """Whether as many epochs more, each as good as the last, reach so much."""
+    def may_overtake(self, first):
+        """Whether as many epochs more, each as good as the last, lead higher."""
         seen = [epoch.objective for epoch in self.paused.history[-2:]]
         gain = self.paused.n_iter * (seen[-1] - seen[0])
-        return self.paused.objective + gain >= objective
+        ahead = first.paused.objective
+        return self.paused.objective + gain > ahead + ROUNDING * abs(ahead)
 
     def see_all(self):
         """Go on with all of the data, if it was a sample so far."""
