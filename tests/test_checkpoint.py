@@ -239,7 +239,9 @@ def check_close(now, whole):
     seen = tuple(name for name in whole if "_seen_" in name)  # of a stream, twice
     for name, value in whole.items():
         if name == "init_scores_":  # a race of few epochs leaves others behind
-            assert np.argmax(now[name]) == np.argmax(value)
+            # Of some that are equal but for rounding.
+            first = now[name][np.argmax(value)]
+            np.testing.assert_allclose(first, np.nanmax(now[name]), rtol=1e-9)
             value, now = value.max(), now | {name: now[name].max()}
         free = name in of_the_end or name in seen
         if not free and isinstance(value, np.ndarray | float):

@@ -172,14 +172,14 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Starts, of which each goes to its end and the best is kept. "auto" is a race:
         12 starts make 3 epochs (of long data on a quarter of the rows, 25,000 to
         200,000 of them, or 1,000 a parameter if that is more), the best 4 of them 4
-        more, the best 2 (with minibatches 1) go to the end. Nobody goes on whom as many
-        epochs again, each as good as the last, would not bring up to the best. Short
-        data, up to 6,000 rows times states, are worth 32 starts by full passes, nine
-        states or more 24: half of them go on after 5 epochs, half of these after 10
-        more, and half of these after 40 more. There is one start where there is one
-        state, or with annealing. Of five to eight states one goes to its end, unless
-        data are short; from five on an end leads on by moves that split one state and
-        leave another to the others, unless something is known of them: labels, given
+        more, the best 2 (with minibatches 1) go to the end. Short data, up to 6,000
+        rows times states, are worth 32 starts by full passes, nine states or more 20:
+        half of them go on after 5 epochs, half of these after 10 more, half of these
+        after 40 more, but nobody whom as many epochs again, each as good as the last,
+        would not bring up to the best. There is one start where there is one state, or
+        with annealing. Of five to eight states one goes to its end, unless data are
+        short; from five on an end leads on by moves that split one state and leave
+        another to the others, unless something is known of them: labels, given
         parameters, an order, covariates.
     init_params : {"kmeans", "random"}, default="kmeans"
         The first start from clusters of rows and the others from randomly chosen rows,

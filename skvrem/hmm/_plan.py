@@ -19,7 +19,7 @@ STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (4, 2)), ((3, 4), (4, 1)), 6
 # Short data, of so many rows times states, have many optima for next to no seconds;
 # fits of many states rise so slowly that a few epochs do not tell them apart. Epochs
 # after which half of the starts go on.
-SHORT, SHORT_STARTS, MANY_STATES, MANY_STARTS = 6_000, 32, 9, 24
+SHORT, SHORT_STARTS, MANY_STATES, MANY_STARTS = 6_000, 32, 9, 20
 HALVED = 5, 10, 40
 # Of long data the first rung sees one row of so many, in stretches, but enough to tell
 # starts apart, and no more than fit in little memory beside a map.

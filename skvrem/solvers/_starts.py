@@ -15,6 +15,9 @@ from skvrem.solvers._run import Run
 # Objectives that differ by less, relative to them, are equal: sums of rows differ by so
 # much as the rows lie in one block or in many.
 ROUNDING = 1e-12
+# Epochs from which on they foretell how high a start may come; before, they do not even
+# tell who will be degenerate.
+FORETELLING = 10
 
 
 class Start(NamedTuple):
@@ -191,10 +194,13 @@ class _Entrant:
 
     def may_overtake(self, first):
         """Whether as many epochs more, each as good as the last, lead higher."""
-        seen = [epoch.objective for epoch in self.paused.history[-2:]]
-        gain = self.paused.n_iter * (seen[-1] - seen[0])
+        paused = self.paused  # its history is that of the run, which may have gone on
+        if paused.n_iter < FORETELLING:
+            return True
+        before, last = (paused.history[paused.n_iter - i] for i in (1, 0))
+        gain = paused.n_iter * (last.objective - before.objective)
         ahead = first.paused.objective
-        return self.paused.objective + gain > ahead + ROUNDING * abs(ahead)
+        return paused.objective + gain > ahead + ROUNDING * abs(ahead)
 
     def see_all(self):
         """Go on with all of the data, if it was a sample so far."""

@@ -91,7 +91,7 @@ def test_default_fits_find_what_the_truth_leads_to(seed):
         model = VRHMM(12, random_state=random_state).fit(X)
         assert model.objective_ > truth.objective_ - 1e-3
         assert model.objective_ == pytest.approx(model.score(X), rel=1e-9)
-        assert model.init_scores_.shape == (24,)
+        assert model.init_scores_.shape == (20,)
         # One history of all, with a row for each point that was moved to.
         climb = model.history_["objective"]
         assert np.diff(climb).min() > 0.0

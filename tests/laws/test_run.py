@@ -361,26 +361,31 @@ def test_the_best_of_a_race_goes_on():
 
 
 def test_rungs_of_a_race_leave_fewer_and_fewer():
-    heights, plan = [4.0, 0.0, 5.0, np.nan, 5.0], race((2, 3), (3, 2))
+    heights, plan = [3.0, 0.0, 5.0, np.nan, 5.0], race((2, 3), (3, 2))
     best, attributes, progress = starts(heights, plan, 9)
     assert attributes["init_epochs_"].tolist() == [5, 2, 9, 2, 9]
-    np.testing.assert_equal(attributes["init_scores_"], [9.0, 2.0, 14.0, np.nan, 14.0])
+    np.testing.assert_equal(attributes["init_scores_"], [8.0, 2.0, 14.0, np.nan, 14.0])
     assert best.objective == 14.0 and progress.ended == 5
 
 
 def test_nobody_goes_on_to_whom_the_first_is_out_of_reach():
-    """If as many epochs again all gain as much as the last has."""
-    for behind, left in ((2.0 - 1e-9, 9), (2.0, 2)):
-        heights, plan = [5.0 - behind, 0.0, 5.0], race((2, 3), (3, 2))
-        _, attributes, progress = starts(heights, plan, 9)
-        assert attributes["init_epochs_"].tolist() == [left, 2, 9]
+    """If as many epochs again, of some, all gain as much as the last has."""
+    cases = (
+        (9, 9.0, [14, 11, 14]),
+        (10, 10.0 - 1e-9, [15, 10, 15]),
+        (10, 10.0, [10, 10, 15]),
+    )
+    for n, behind, epochs in cases:
+        heights, plan = [20.0 - behind, 0.0, 20.0], race((n, 3), (2, 2))
+        _, attributes, progress = starts(heights, plan, n + 5)
+        assert attributes["init_epochs_"].tolist() == epochs
         assert progress.ended == 3
 
 
 def test_a_race_takes_no_more_epochs_than_there_are():
     best, attributes, _ = starts([0.0, 5.0, 2.0], race((9, 1)), 4)
     assert best.n_iter == 4 and attributes["solver_"] == "lead"
-    best, attributes, _ = starts([0.0, 5.0, 3.0], race((3, 2), (3, 1)), 4)
+    best, attributes, _ = starts([0.0, 5.0, 2.0], race((3, 2), (3, 1)), 4)
     assert attributes["init_epochs_"].tolist() == [3, 4, 4]
 
 
