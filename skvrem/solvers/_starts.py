@@ -55,8 +55,8 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
 
     In a race all starts make a few epochs, some go on, and few to the end. Objectives
     decide who goes on, and the first of equal ones; who is degenerate comes last, and
-    nobody goes on to whom the first is out of reach. The
-    first epochs may look at a sample of the data: history and `n_iter` leave them out.
+    nobody goes on to whom the first is out of reach. The first epochs may look at a
+    sample of the data: history and `n_iter` leave them out.
 
     Parameters
     ----------
@@ -105,8 +105,10 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
             entrant.advance(n_epochs)
         entrants.sort(key=lambda entrant: by_loss(see(entrant, entrant.pause())))
         first = entrants[0]
-        going = [e is first or e.may_overtake(first) for e in entrants[:n_left]]
-        going += [False] * (len(entrants) - len(going))
+        going = [
+            number < n_left and (entrant is first or entrant.may_overtake(first))
+            for number, entrant in enumerate(entrants)
+        ]
         for entrant, goes_on in zip(entrants, going, strict=True):
             if goes_on:
                 entrant.see_all()
