@@ -201,6 +201,7 @@ class NestedModel(PlainModel):
         T = np.exp(-2.0 * scales[:, :q])[:, None]
         local = self._local(scales, mean, groups)
         density = local.value + self._log_prior(scales, mean, groups)
+        stuck = np.zeros(len(mean), bool)  # nothing higher to be told by rounding
         for step in range(STEPS + 1):
             modes = self._modes(scales, mean, groups, local)
             pull = T * modes.away
@@ -214,7 +215,7 @@ class NestedModel(PlainModel):
             )
             gain = 0.5 * (of_groups * by_groups).sum(axis=(1, 2))
             gain += 0.5 * (of_mean * by_mean).sum(axis=1)
-            if step == STEPS or (gain < SETTLED).all():
+            if step == STEPS or (stuck | (gain < SETTLED)).all():
                 return modes._replace(objective=self._marginal(modes, density))
             length = np.ones(len(mean))
             for _ in range(HALVINGS):
@@ -226,6 +227,7 @@ class NestedModel(PlainModel):
                 if not lower.any():
                     break
                 length[lower] *= 0.5
+            stuck = lower
             mean, groups, density = moved, others, reached
 
     def _modes(self, scales, mean, groups, local):
