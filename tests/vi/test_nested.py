@@ -176,6 +176,23 @@ def test_information_is_exact_where_rows_are_quadratic(monkeypatch):
     np.testing.assert_allclose(exact, model._differences(modes), atol=1e-3)
 
 
+def test_modes_that_rounding_hides_are_not_sought_for_long(monkeypatch):
+    model, _, _ = small()
+    log_tau, calls = np.zeros((1, model.prior.variance.size)), []
+    local = model._local
+
+    def noisy(*coefficients):
+        # Whatever is looked at after the first is lower, as by rounding of large sums.
+        calls.append(1)
+        found = local(*coefficients)
+        return found._replace(value=found.value - 1e3 * (len(calls) > 1))
+
+    monkeypatch.setattr(model, "_local", noisy)
+    modes = settled(model, log_tau)
+    assert len(calls) == 1 + nested.HALVINGS
+    assert np.isfinite(modes.objective).all()
+
+
 def test_modes_move_as_they_are_told_to():
     model, _, rng = small()
     log_tau = 0.3 * rng.normal(size=(1, model.prior.variance.size))

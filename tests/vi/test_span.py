@@ -110,3 +110,9 @@ def test_warm_starts_and_streams_go_on(rng):
     for part in (slice(0, 6), slice(6, None)):
         stream.partial_fit(X[part], y[part], classes=[0, 1])
     np.testing.assert_allclose(stream.coef_, mean, atol=0.15)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+def test_rows_too_large_for_a_basis_are_told_of():
+    with pytest.raises(ValueError, match=r"the scale of the prior.*StandardScaler"):
+        BayesianGLMRegressor().fit(np.full((3, 40), 1e150), [2.0, 4.0, 1.0])

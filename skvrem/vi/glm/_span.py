@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.linalg import qr
 
 from skvrem.data import as_source
+from skvrem.utils._validation import check_magnitude
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 
 
@@ -60,7 +61,9 @@ class Span:
         if intercept:
             rows = np.column_stack([rows, np.ones(len(rows))])
         self.mean, self.scale = prior.mean, prior.scale
-        self.basis, R = qr((rows * prior.scale).T, mode="economic")
+        scaled = rows * prior.scale
+        check_magnitude(scaled, "X, times the scale of the prior,")
+        self.basis, R = qr(scaled.T, mode="economic")
         weight = data.weight if data.weight.size else None
         self.data = as_source(np.ascontiguousarray(R.T), weight)
 
