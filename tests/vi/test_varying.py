@@ -484,6 +484,24 @@ def test_some_groups_first(monkeypatch):
     assert some.n_iter_ <= whole.n_iter_
 
 
+def test_widths_are_learned_of_some_groups_first(monkeypatch):
+    X, y, group, _ = simulate("logistic", 320)
+    from skvrem.vi.glm import _groups
+
+    def fit():
+        return BayesianLogisticRegression(varying=[0], tol=1e-6).fit(X, y, groups=group)
+
+    whole = fit()
+    monkeypatch.setattr(_groups, "MANY_GROUPS", 10)
+    some = fit()
+    # Logarithms of both widths are found to .05.
+    np.testing.assert_allclose(some.prior_scale_, whole.prior_scale_, rtol=0.1)
+    np.testing.assert_allclose(
+        some.coef_, whole.coef_, atol=0.01 * whole.coef_std_.max()
+    )
+    assert some.history_["passes"][0] < whole.history_["passes"][0]
+
+
 def test_a_warm_start_has_nothing_left():
     X, y, group, _ = simulate()
     model = BayesianLogisticRegression(warm_start=True).fit(X, y, groups=group)

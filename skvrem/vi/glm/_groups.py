@@ -212,12 +212,19 @@ class ByGroup:
         model = self._grouped_model(rows, *given, past, n_rows, go_on=go_on)
         point = self._group_start(model, data, targets, labels, go_on)
         solver = solvers.QuasiNewton(self.tol)
-        passes = 0.0
-        if not go_on and not self.warm_start and len(labels) >= MANY_GROUPS:
-            point, passes = self._found_on_some(model, *given, n_rows, point)
+        learn = None
         if not go_on and learned:
-            given = model, solvers.Whole(), point, prior_of, order < data.n_features
-            width, curvature, point, more = learned_width(*given)
+
+            def learn(model, point, *near):
+                about = solvers.Whole(), point, prior_of, order < data.n_features
+                return learned_width(model, *about, False, *near)
+
+        near, passes = (), 0.0
+        if not go_on and not self.warm_start and len(labels) >= MANY_GROUPS:
+            given = model, *given, n_rows, point, learn
+            *near, point, passes = self._found_on_some(*given)
+        if learn is not None:
+            width, curvature, point, more = learn(model, point, *near)
             wider = np.exp(deviation_of_mode(curvature))
             prior, passes = prior_of(width * wider), passes + more
             model = model.of_prior(prior)
@@ -363,27 +370,34 @@ class ByGroup:
             mean[np.argmax(order)] = first
         return model.start(None, mean, self._first_noise(data, targets))
 
-    def _found_on_some(self, model, data, targets, prior, n_rows, point):
-        """Return the point that some of the groups lead to, and passes made."""
+    def _found_on_some(self, model, data, targets, prior, n_rows, point, learn):
+        """Return what some of the groups lead to: a point, and passes made.
+
+        Before them, where `learn` learns it, the width of the prior and its curvature.
+        """
         few, share = model.rows.some(ONE_IN)
         given = data, targets, prior, None, share * n_rows
         smaller = self._grouped_model(few, *given, go_on=False)
         scales, mean, groups = point.parameters
-        start = Point(Scales(scales, mean, groups[::ONE_IN]))
-        result = solvers.run(
-            smaller,
-            solvers.QuasiNewton(self.tol),
-            solvers.Whole(),
-            start,
-            step_size=schedules.Constant(1.0),
-            temperature=schedules.Constant(1.0),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            rng=None,
-        )
-        scales, mean, _ = result.point.parameters
+        start, near = Point(Scales(scales, mean, groups[::ONE_IN])), ()
+        if learn is not None:
+            *near, found, passes = learn(smaller, start)
+        else:
+            result = solvers.run(
+                smaller,
+                solvers.QuasiNewton(self.tol),
+                solvers.Whole(),
+                start,
+                step_size=schedules.Constant(1.0),
+                temperature=schedules.Constant(1.0),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                rng=None,
+            )
+            found, passes = result.point, result.history[-1].passes
+        scales, mean, _ = found.parameters
         groups = np.tile(mean[: model.q], (model.n_groups, 1))
-        return Point(Scales(scales, mean, groups)), share * result.history[-1].passes
+        return *near, Point(Scales(scales, mean, groups)), share * passes
 
     def _group_attributes(self, order, dtype, parts, **others):
         """Return the fitted attributes of a posterior."""
