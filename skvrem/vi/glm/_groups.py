@@ -212,19 +212,16 @@ class ByGroup:
         model = self._grouped_model(rows, *given, past, n_rows, go_on=go_on)
         point = self._group_start(model, data, targets, labels, go_on)
         solver = solvers.QuasiNewton(self.tol)
-        learn = None
+        learn, near, passes = None, {}, 0.0
         if not go_on and learned:
-
-            def learn(model, point, *near):
-                about = solvers.Whole(), point, prior_of, order < data.n_features
-                return learned_width(model, *about, False, *near)
-
-        near, passes = (), 0.0
+            features = order < data.n_features
+            about = {"prior_of": prior_of, "features": features}
+            learn = partial(learned_width, data=solvers.Whole(), **about)
         if not go_on and not self.warm_start and len(labels) >= MANY_GROUPS:
             given = model, *given, n_rows, point, learn
-            *near, point, passes = self._found_on_some(*given)
+            near, point, passes = self._found_on_some(*given)
         if learn is not None:
-            width, curvature, point, more = learn(model, point, *near)
+            width, curvature, point, more = learn(model, point=point, **near)
             wider = np.exp(deviation_of_mode(curvature))
             prior, passes = prior_of(width * wider), passes + more
             model = model.of_prior(prior)
@@ -371,17 +368,24 @@ class ByGroup:
         return model.start(None, mean, self._first_noise(data, targets))
 
     def _found_on_some(self, model, data, targets, prior, n_rows, point, learn):
-        """Return what some of the groups lead to: a point, and passes made.
+        """Return what some of the groups lead to.
 
-        Before them, where `learn` learns it, the width of the prior and its curvature.
+        Returns
+        -------
+        near : dict
+            Where `learn` is to go on with the width of the prior, if it is learned.
+        point : Point
+        passes : float
+            Made over all rows.
         """
         few, share = model.rows.some(ONE_IN)
         given = data, targets, prior, None, share * n_rows
         smaller = self._grouped_model(few, *given, go_on=False)
         scales, mean, groups = point.parameters
-        start, near = Point(Scales(scales, mean, groups[::ONE_IN])), ()
+        start, near = Point(Scales(scales, mean, groups[::ONE_IN])), {}
         if learn is not None:
-            *near, found, passes = learn(smaller, start)
+            width, curvature, found, passes = learn(smaller, point=start)
+            near = {"at": width, "curvature": curvature}
         else:
             result = solvers.run(
                 smaller,
@@ -397,7 +401,7 @@ class ByGroup:
             found, passes = result.point, result.history[-1].passes
         scales, mean, _ = found.parameters
         groups = np.tile(mean[: model.q], (model.n_groups, 1))
-        return *near, Point(Scales(scales, mean, groups)), share * passes
+        return near, Point(Scales(scales, mean, groups)), share * passes
 
     def _group_attributes(self, order, dtype, parts, **others):
         """Return the fitted attributes of a posterior."""
