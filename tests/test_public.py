@@ -1,5 +1,6 @@
 """What a user meets first: public names, their docstrings, the cost of importing."""
 
+import ast
 import inspect
 import re
 import subprocess
@@ -86,7 +87,7 @@ def test_import_does_not_load_optional_packages():
     loaded = run_python(f"""
         import sys, sklearn.mixture
         before = set(sys.modules)
-        import skvrem
+        from skvrem import *
         print(*{OPTIONAL}.intersection(set(sys.modules) - before))
     """)
     assert loaded.split() == []
@@ -96,5 +97,35 @@ def test_import_works_without_optional_packages():
     run_python(f"""
         import sys
         sys.modules.update(dict.fromkeys({OPTIONAL}))  # importing these now fails
-        import skvrem
+        from skvrem import *
     """)
+
+
+def test_names_are_imported_when_they_are_used():
+    loaded = run_python("""
+        import sys
+        import skvrem
+        print("numba" in sys.modules)
+        skvrem.VRGaussianMixture, skvrem.solvers.run
+        print("numba" in sys.modules, "skvrem.hmm" in sys.modules)
+        print(set(skvrem.__all__) | {"hmm", "text", "solvers"} <= set(dir(skvrem)))
+        from skvrem import *
+        print(VRHMM is skvrem.hmm.VRHMM)
+    """)
+    assert loaded.split() == ["False", "True", "False", "True", "True"]
+    with pytest.raises(AttributeError, match="has no attribute 'VRHM'"):
+        skvrem.VRHM  # noqa: B018
+
+
+def test_names_that_type_checkers_read_are_those_that_are_imported():
+    """A name stands in three places: for them, for users of ``*``, and its room."""
+    tree = ast.parse(Path(skvrem.__file__).read_text(encoding="utf-8"))
+    read = {
+        (alias.name, line.module)
+        for line in ast.walk(tree)
+        if isinstance(line, ast.ImportFrom) and line.module.startswith("skvrem.")
+        for alias in line.names
+    }
+    rooms = {(name, f"skvrem.{room}") for name, room in skvrem._ROOM_OF.items()}
+    assert read == rooms
+    assert {name for name, _ in read} == set(skvrem.__all__)

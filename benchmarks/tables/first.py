@@ -31,7 +31,8 @@ CASES = (
 )
 #: Steps row by row have kernels of their own, the largest.
 COMPILED = *CASES, "VRHMM svrg"
-IMPORTS = "import skvrem\nfrom scipy import sparse"
+# What a name needs is imported when it is first used.
+IMPORTS = "import skvrem\nfrom scipy import sparse\nfrom skvrem import *"
 PROBLEM = """
 def load():
     name, rng = sys.argv[1], np.random.default_rng(0)
