@@ -73,7 +73,7 @@ def test_dependencies_are_those_of_the_project():
 
 def test_optional_packages_are_not_imported():
     code = (
-        "import sys, io, skvrem\n"
+        "import sys, io, sklearn.mixture, skvrem\n"
         "before = set(sys.modules)\n"
         "skvrem.show_versions(io.StringIO())\n"
         "print(*{'dask', 'distributed', 'jax', 'matplotlib', 'pandas', 'rich'}"
