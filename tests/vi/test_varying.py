@@ -538,6 +538,8 @@ def test_a_fit_without_groups_leaves_none_behind():
         ({"solver": "svrg"}, {}, "does not go with groups"),
         ({"posterior": "meanfield"}, {}, "does not go with groups"),
         ({}, {"groups": [1, 2]}, "groups must have one id"),
+        ({"varying": "all"}, {"groups": None}, "no groups are given"),
+        ({"varying": [0]}, {"groups": None}, "no groups are given"),
         ({}, {"y": "three"}, "HierarchicalSoftmaxClassifier takes more"),
     ],
 )

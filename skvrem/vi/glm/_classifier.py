@@ -74,7 +74,7 @@ class BayesianLogisticRegression(
         :class:`HierarchicalSoftmaxClassifier` takes more.
     varying : {"intercept", "all"} or list of str or int, default="intercept"
         What differs from group to group: the intercept, everything, or the intercept
-        and the coefficients of some columns.
+        and the coefficients of some columns. But for "intercept" it needs groups.
     population_scale : float, default=1.0
         Median of the prior of how far groups lie from their mean, whose logarithm has
         the standard deviation one.

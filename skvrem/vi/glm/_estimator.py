@@ -233,6 +233,7 @@ class GaussianPosterior(
         """Fit to rows, or to a batch of a stream, wholly or not at all."""
         with whole_fit(self, CENTRE), one_blas_thread():
             grouped = groups is not None or self.groups is not None
+            self._check_varying(grouped)
             if "stream" in stream and hasattr(self, "posterior_"):
                 self._check_same(grouped)
             elif not grouped:

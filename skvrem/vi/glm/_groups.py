@@ -118,6 +118,15 @@ class ByGroup:
     #: Whether the fit had groups; not in older pickles.
     _grouped = False
 
+    def _check_varying(self, grouped):
+        """Refuse to leave out in silence what was to differ by group."""
+        if not grouped and not among(self.varying, ("intercept",)):
+            raise ValueError(
+                f"varying={self.varying!r} says what differs from group to group, but "
+                "no groups are given: give one id a row as the keyword groups, or name "
+                "the column that holds them by the parameter groups."
+            )
+
     def _check_groups(self):
         """Check the parameters that say what differs by group."""
         check_column(self, "groups")

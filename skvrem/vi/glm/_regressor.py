@@ -105,7 +105,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         of the methods, and without one all rows are alike.
     varying : {"intercept", "all"} or list of str or int, default="intercept"
         What differs from group to group: the intercept, everything, or the intercept
-        and the coefficients of some columns.
+        and the coefficients of some columns. But for "intercept" it needs groups.
     population_scale : float or "auto", default="auto"
         Median of the prior of how far groups lie from their mean, whose logarithm has
         the standard deviation one. "auto" is half a standard deviation of the targets,
