@@ -222,8 +222,10 @@ except TypeError as error:
 """
 
 
-def test_what_only_kernels_call(site, tmp_path):
-    (site / "small" / "_kernels.py").write_text(INNER)
+@pytest.mark.parametrize("how", ["", "(apart=False)"])
+def test_what_only_kernels_call(how, site, tmp_path):
+    code = INNER.replace("@inner_kernel", f"@inner_kernel{how}")
+    (site / "small" / "_kernels.py").write_text(code)
     variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     variables["PYTHONPATH"] = str(site.parent)
 

@@ -54,7 +54,7 @@ def _put(row, table, t):
         table[t, i] = row[i]
 
 
-@kernel(**INLINED)
+@kernel(fastmath=CONTRACT, _nrt=False, forceinline=True)  # a test calls it
 def _softmax(u, places, at, n_rows, n, n_inputs, design, t, out):
     """Rows of probabilities from logits (Eq. 2), which begin at a place."""
     k, row, size = np.uint64(at), np.uint64(t), np.uint64(n)

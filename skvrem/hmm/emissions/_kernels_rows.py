@@ -54,7 +54,7 @@ NONE = 1e-12
 
 # Kernels that allocate nothing need not count references to their arguments, which
 # costs more than the arithmetic of a row; nor do short ones earn the cost of a call.
-LEAN = {"fastmath": CONTRACT, "_nrt": False}
+LEAN = {"fastmath": CONTRACT, "_nrt": False, "apart": False}
 INLINED = LEAN | {"forceinline": True}
 
 
