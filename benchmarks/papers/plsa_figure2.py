@@ -474,7 +474,12 @@ def draw_picture(curves, path):
                 axis.set_ylabel(
                     "objective a token" if best is not None else "perplexity"
                 )
-                axis.legend(fontsize=8)
+    shown = {
+        label: line
+        for axis in axes.flat
+        for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=5)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
