@@ -124,4 +124,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_ROOM_OF, *_ROOMS})
+    return sorted({*__all__, *_ROOMS, "__version__"})

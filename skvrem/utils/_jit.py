@@ -75,8 +75,8 @@ def inner_kernel(function=None, *, apart=True, **options):
     Python, which would end the process, is a TypeError.
 
     It is optimized `apart`, and again as a part of each kernel that it is linked into.
-    Where many are nested the former is up to two fifths of the time to compile, and
-    changes nothing; the loops of mixtures take half as long again without it.
+    Where many are nested the former is much of the time to compile, and changes
+    nothing; the loops of mixtures are slower without it.
     """
     if function is None:
         return lambda function: inner_kernel(function, apart=apart, **options)

@@ -54,6 +54,7 @@ NONE = 1e-12
 
 # Kernels that allocate nothing need not count references to their arguments, which
 # costs more than the arithmetic of a row; nor do short ones earn the cost of a call.
+# They are nested deep, and optimized where they end up.
 LEAN = {"fastmath": CONTRACT, "_nrt": False, "apart": False}
 INLINED = LEAN | {"forceinline": True}
 
