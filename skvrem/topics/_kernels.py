@@ -311,7 +311,7 @@ def _lay_out(counts, index, rows, b, moving, n_moving, new, t, m, work):
 
 
 @kernel(fastmath=REDUCE)
-def sum_over_words(w, index, indptr, at, first, last, out):
+def sum_over_words(w, index, indptr, at, rows, first, last, out):
     """Σ_d w_dv t_dk for words `first` to `last`.
 
     Threads share the words, not the documents: every sum has one order and one place.
@@ -323,12 +323,16 @@ def sum_over_words(w, index, indptr, at, first, last, out):
     indptr : int64 array of shape (n_documents + 1,)
     at : array of shape (n_documents, K)
         t of every document.
+    rows : array of shape (last - first, K), or None
+        Those of these words where `w` has counts, to be weighed as `sum_over_tokens`
+        does.
     first, last : int
     out : array of shape (last - first, K)
         Written: rows of these words.
     """
     K = at.shape[1]
-    shares, sums = at.reshape(-1), out.reshape(-1)
+    shares, sums, tiny = at.reshape(-1), out.reshape(-1), out.dtype.type(TINY)
+    flat = sums if rows is None else rows.reshape(-1)
     for k in range(0, (last - first) * K, WIDTH):
         store(sums, k, splat(out.dtype.type(0.0)))
     for i in range(indptr.shape[0] - 1):
@@ -346,7 +350,13 @@ def sum_over_words(w, index, indptr, at, first, last, out):
             v = words[j] - first
             if v >= last - first:
                 break
-            x = splat(own_w[j])
+            weight = own_w[j]
+            if rows is not None:
+                s = splat(out.dtype.type(0.0))
+                for k in range(0, K, WIDTH):
+                    s = fma(load(shares, i * K + k), load(flat, v * K + k), s)
+                weight = weight / (total(s) + tiny)
+            x = splat(weight)
             for k in range(0, K, WIDTH):
                 added = fma(x, load(shares, i * K + k), load(sums, v * K + k))
                 store(sums, v * K + k, added)

@@ -339,7 +339,7 @@ def column_sums(array):
     return sum(map_chunks(add, len(array), SUM_WORDS))
 
 
-def expected_counts(batch, w, at, rows):
+def expected_counts(batch, w, at, rows, again=False):
     """Return Σ_d w_dv t_dk rows_vk, the expected counts of words from topics.
 
     Parameters
@@ -352,6 +352,8 @@ def expected_counts(batch, w, at, rows):
     rows : ndarray of shape (n_words, K), or callable
         Written: the counts take their place. A function of words of the vocabulary
         makes them, some at a time, where the counts are needed.
+    again : bool, default=False
+        `w` has the counts themselves: the sums are found again.
 
     Returns
     -------
@@ -359,11 +361,13 @@ def expected_counts(batch, w, at, rows):
     """
     counts, K = batch.rows, at.shape[1]
     n_words = len(counts.words) or counts.n_features
+    documents = w, counts.index, counts.indptr, at
 
-    def sums(first, last):
+    def multiply(first, last, known):
         found = padded_empty(last - first, K, at.dtype)
-        sum_over_words(w, counts.index, counts.indptr, at, first, last, found)
-        return found
+        sum_over_words(*documents, known if again else None, first, last, found)
+        known *= found
+        return known
 
     # A part looks at all documents, which are to be near at hand for no more.
     n_parts = max(thread_count(), n_words * K // max(ROOM, at.size))
@@ -371,20 +375,14 @@ def expected_counts(batch, w, at, rows):
     parts = list(pairwise(n_words * i // n_parts for i in range(n_parts + 1)))
 
     if not callable(rows):
-
-        def multiply(part):
-            rows[slice(*part)] *= sums(*part)
-
-        for _ in parallel_map(multiply, parts):
+        for _ in parallel_map(lambda part: multiply(*part, rows[slice(*part)]), parts):
             pass
         return word_rows(batch, rows)
 
     def make(first, last):
         words = counts.words[first:last]
         words = words if words.size else np.arange(first, last, dtype=np.int32)
-        found = sums(first, last)
-        found *= rows(words)
-        return found
+        return multiply(first, last, rows(words))
 
     made = RowsInParts(counts.words, make, parts, counts.n_features)
     return made if counts.words.size else made.values

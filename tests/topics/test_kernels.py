@@ -68,12 +68,28 @@ def test_sum_over_words(dtype, k):
     for first in range(0, N_WORDS, 4):
         last = min(first + 4, N_WORDS)
         part = out[first:last]
-        kernels.sum_over_words(counts, index, indptr, t, first, last, part)
+        kernels.sum_over_words(counts, index, indptr, t, None, first, last, part)
     expected = np.zeros(out.shape)
     for i in range(12):
         for j in range(indptr[i], indptr[i + 1]):
             expected[index[j]] += float(counts[j]) * t[i].astype(float)
     np.testing.assert_allclose(out, expected, rtol=RTOL[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_over_words_of_tokens_that_are_weighed_again(dtype):
+    counts, index, indptr, rows, t = make(dtype, 17)
+    w, g = np.empty_like(counts), np.empty(t.shape[1], dtype)
+    for i, (a, b) in enumerate(pairwise(indptr)):
+        kernels.sum_over_tokens(counts[a:b], index[a:b], rows, t[i], g, w[a:b])
+    known, again = (padded_zeros(N_WORDS, 17, dtype) for _ in range(2))
+    for part in ((0, 3), (3, N_WORDS)):
+        some = slice(*part)
+        documents = index, indptr, t
+        kernels.sum_over_words(w, *documents, None, *part, known[some])
+        kernels.sum_over_words(counts, *documents, rows[some], *part, again[some])
+    np.testing.assert_array_equal(again, known)
+    assert known.any()
 
 
 @pytest.mark.parametrize("room", [16, 1 << 17])
@@ -112,7 +128,7 @@ def test_rows_that_are_made_where_they_are_needed(all_words, room, rng, monkeypa
 def test_sums_over_some_words_leave_the_others():
     counts, index, indptr, _, t = make(np.float64, 40)
     out = padded_zeros(N_WORDS, 40, np.float64)
-    kernels.sum_over_words(counts, index, indptr, t, 2, 5, out[2:5])
+    kernels.sum_over_words(counts, index, indptr, t, None, 2, 5, out[2:5])
     assert out[2:5].any()
     assert not out[:2].any()
     assert not out[5:].any()

@@ -112,19 +112,22 @@ class LDAModel(WordModel):
         rows = self.temper(logs, beta)
         _, objective, w, at = self.infer(rows, top, batch, beta)
         sums = expected_counts(batch, self.dtype.type(beta) * w, at, rows)
-        return Statistics(sums, objective), (w, at, point.sums, beta)
+        return Statistics(sums, objective), (at, point.sums, beta)
 
     def recall(self, memory, point, batch):
-        """Return the sums where `memory` was made."""
-        w, at, sums, beta = memory
+        """Return the sums where `memory` was made: tokens are weighed again."""
+        at, sums, beta = memory
         psi_totals = self._psi(self._totals(sums))
 
         def rows(words):
             logs, _ = self.expect_log(self._topics(sums, words), psi_totals)
             return self.temper(logs, beta)
 
-        sums_then = expected_counts(batch, self.dtype.type(beta) * w, at, rows)
-        return Statistics(sums_then, 0.0)
+        w = self.dtype.type(beta) * batch.rows.counts
+        if batch.weight.size:
+            each = np.diff(batch.rows.indptr)
+            w *= np.repeat(batch.weight.astype(self.dtype), each)
+        return Statistics(expected_counts(batch, w, at, rows, again=True), 0.0)
 
     def infer(self, rows, top, batch, beta, tempered=None):
         """Return γ of a batch's documents, their bound, and the sums' ingredients.

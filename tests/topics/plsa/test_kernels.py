@@ -246,7 +246,7 @@ def test_sums_over_words(dtype, weighted, b):
     rows = pad(phi[batch.rows.words] ** b, dtype)
     for part in ((0, 2), (2, n_words)):
         sums = out[slice(*part)]
-        sum_over_words(w, batch.rows.index, batch.rows.indptr, at, *part, sums)
+        sum_over_words(w, batch.rows.index, batch.rows.indptr, at, None, *part, sums)
     out *= rows
     gamma = oracle(batch, phi, theta, prior, b=b)[4]
     assert_close(out[:, :20], gamma[batch.rows.words], dtype, 10)
