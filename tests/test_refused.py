@@ -37,6 +37,13 @@ def test_columns_that_are_no_numbers_are_named(estimator_class):
 
 
 @EVERY
+def test_one_column_of_a_frame(estimator_class):
+    column = pd.DataFrame(X, columns=["a", "b", "c"])["a"]
+    refused(estimator_class, column, "2-dimensional|2D array")
+    refused(estimator_class, column.to_numpy(), "2D array")
+
+
+@EVERY
 def test_numbers_whose_squares_are_infinite(estimator_class):
     if estimator_class.__name__ == "SBMLogisticRegression":
         pytest.skip("squares none: columns are scaled first")

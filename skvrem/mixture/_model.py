@@ -45,8 +45,12 @@ ALONG = 0.99
 # Rows that are looked at for atoms. All values of codes are, as of classes and answers:
 # few, of many rows each. Else two at most, so many times as frequent as any other, as
 # gains and losses that are mostly none; fewer times where a scale ends, as at zeros of
-# rainfall or of income, and where measurements are cut off.
-LOOK, MOST_CODES, ROWS_A_CODE, N_FREQUENT, TIMES, TIMES_AT_ENDS = 2000, 10, 10, 2, 10, 3
+# rainfall or of income, and where measurements are cut off, and where the same rows
+# have such a value of another column, so many of those that have either: one city's.
+LOOK, MOST_CODES, ROWS_A_CODE, N_FREQUENT, TIMES, FEWER_TIMES = 2000, 10, 10, 2, 10, 3
+TOGETHER = 0.8
+# Share of distinct values from which on a column is as if it were not rounded.
+DISTINCT = 0.75
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Of a component that has lost its rows, as a share of all.
 LEAST_WEIGHT = 10.0 * float(np.finfo(float).eps)
@@ -118,7 +122,7 @@ class GaussianMixtureModel(Averaging):
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
         self.n_reseeded = 0
-        self._atoms = None
+        self._seen = None
 
     @property
     def dense(self):
@@ -318,16 +322,22 @@ class GaussianMixtureModel(Averaging):
             return 0
         rows = point.parameters.weights * data.n_units
         fewest = self.fewest_rows(data.n_features)
-        narrow = self.narrow(point, data, NARROW)
+        narrow, cut = self._narrow(point, data, NARROW)
         if self.covariance_type == "full" and narrow.any():
-            narrow &= (rows < CLASS * fewest) | ~self._apart(point)
+            narrow &= (rows < CLASS * fewest) | cut & ~self._apart(point)
         return int(((rows < fewest) | narrow).sum())
 
-    def narrow(self, point, data, wide):
-        """Return which components have no width but `reg_covar` along some axis, bool.
+    def _narrow(self, point, data, wide):
+        """Return which components have no width but `reg_covar` along some axis.
 
         The data are to have more than `wide` times that variance along it, and no atom
         where the component lies.
+
+        Returns
+        -------
+        narrow, cut : ndarrays of shape (n_components,), bool
+            `cut` are those of which such an axis lies along columns whose values come
+            again, as rounded ones do.
         """
         factors = self.by_component(point.parameters.precisions_cholesky)
         of_data, axes = self.spread(point)[1], None
@@ -340,19 +350,24 @@ class GaussianMixtureModel(Averaging):
             of_data = of_data.mean()
         narrow = NARROW * self.reg_covar * np.square(factors) > 1.0
         narrow &= of_data > wide * self.reg_covar
-        if narrow.any():
-            narrow &= ~self._at_atoms(point.parameters.means, data, axes)
-        return narrow.any(axis=1)
-
-    def _at_atoms(self, means, data, axes):
-        """Return along which axes, or columns, components lie at atoms of the data."""
-        if self._atoms is None:
-            self._atoms = atoms_of(data)
-        near = np.square(means[:, None] - self._atoms) <= NARROW * self.reg_covar
-        at = near.any(axis=1)
+        if not narrow.any():
+            none = np.zeros(len(narrow), bool)
+            return none, none
+        if self._seen is None:
+            self._seen = values_of(data)
+        atoms, again = self._seen
+        means = point.parameters.means
+        at = (np.square(means[:, None] - atoms) <= NARROW * self.reg_covar).any(axis=1)
+        again = np.broadcast_to(again, means.shape)
         if self.dense:
-            return np.einsum("kji,kj->ki", np.square(axes), at) > ALONG
-        return at.all(axis=1)[:, None] if self.covariance_type == "spherical" else at
+            at, again = (
+                np.einsum("kji,kj->ki", np.square(axes), columns) > ALONG
+                for columns in (at, again)
+            )
+        elif self.covariance_type == "spherical":
+            at = at.all(axis=1)[:, None]
+        narrow &= ~at
+        return narrow.any(axis=1), (narrow & again).any(axis=1)
 
     def spread(self, point):
         """Return the mean of all rows, and their scatter about it, shape of one part.
@@ -370,13 +385,17 @@ class GaussianMixtureModel(Averaging):
         """Return which components are narrow for no structure of the data, bool.
 
         They have too few rows for a matrix, or their mean lies among the rows of
-        another one: a plane cut out of it, as by a value that comes again where
-        measurements are rounded. Others may be classes in which a column is constant.
+        another one: a plane cut out of it, by a value that comes again where
+        measurements are rounded, or of few rows. Others may be classes in which a
+        column is constant, and planes that no chance puts so many rows on.
         """
         if self.covariance_type != "full":
             return np.zeros(len(point.parameters.weights), bool)
-        few = point.parameters.weights * data.n_units < data.n_features + 0.5
-        return self.narrow(point, data, wide) & (few | ~self._apart(point))
+        rows = point.parameters.weights * data.n_units
+        narrow, cut = self._narrow(point, data, wide)
+        cut = cut | (rows < CLASS * self.fewest_rows(data.n_features))
+        few = rows < data.n_features + 0.5
+        return narrow & (few | cut & ~self._apart(point))
 
     @staticmethod
     def _apart(point):
@@ -425,8 +444,8 @@ class GaussianMixtureModel(Averaging):
         return reseeded._replace(repaired=tuple(np.flatnonzero(dead).tolist()))
 
 
-def atoms_of(data):
-    """Return atoms, values of a column that come again for a reason.
+def values_of(data):
+    """Return atoms, values of a column that come again for a reason, and how many do.
 
     A component all of whose rows have one is no wider than `reg_covar` along that
     column, and no worse for it, as the next rows will have it too; unlike one on a
@@ -436,24 +455,53 @@ def atoms_of(data):
     -------
     atoms : ndarray of shape (MOST_CODES, n_features)
         NaN where a column has fewer.
+    again : ndarray of shape (n_features,), bool
+        Columns of rows of which a quarter have a value that others have, too.
     """
     sample = data.sample(LOOK, np.random.default_rng(0))
     rows = sample.rows[sample.ids]
-    atoms = np.full((MOST_CODES, rows.shape[1]), np.nan)
-    for column, found in zip(rows.T, atoms.T, strict=True):
+    atoms, again = np.full((MOST_CODES, rows.shape[1]), np.nan), []
+    likely = []
+    for j, (column, found) in enumerate(zip(rows.T, atoms.T, strict=True)):
         known = column[~np.isnan(column)]
         values, counts = np.unique(known, return_counts=True)
+        again.append(len(values) < DISTINCT * len(known))
         if len(values) > min(MOST_CODES, len(rows) // ROWS_A_CODE):
-            values = values[_stand_out(counts)]
+            stands_out = _stand_out(counts)
+            frequent = _frequent(counts, FEWER_TIMES) & (counts >= ROWS_A_CODE)
+            likely += [(j, value) for value in values[frequent]]
+            values = values[stands_out]
+        else:
+            likely += [(j, value) for value in values]
         found[: len(values)] = values
-    return atoms
+    for j, value in _together(rows, likely):
+        if not (atoms[:, j] == value).any():
+            atoms[np.isnan(atoms[:, j]).argmax(), j] = value
+    return atoms, np.array(again)
 
 
 def _stand_out(counts):
     """Return which values of a column, in their order, are far more frequent, bool."""
-    most, ends = np.zeros((2, len(counts)), bool)
-    most[np.argsort(counts)[::-1][:N_FREQUENT]] = True
+    ends = np.zeros(len(counts), bool)
     ends[[0, -1]] = True
-    most &= counts >= TIMES * counts[~most].max(initial=1)
-    ends &= counts >= TIMES_AT_ENDS * counts[~ends].max(initial=1)
-    return most | ends & (counts >= ROWS_A_CODE)
+    ends &= counts >= FEWER_TIMES * counts[~ends].max(initial=1)
+    return _frequent(counts, TIMES) | ends & (counts >= ROWS_A_CODE)
+
+
+def _frequent(counts, times):
+    """Return which two at most are so many times as frequent as any other, bool."""
+    most = np.zeros(len(counts), bool)
+    most[np.argsort(counts)[::-1][:N_FREQUENT]] = True
+    return most & (counts >= times * counts[~most].max(initial=1))
+
+
+def _together(rows, likely):
+    """Return those of pairs (column, value) that the same rows have as another one."""
+    if not likely:
+        return []
+    columns, values = map(np.array, zip(*likely, strict=True))
+    have = (rows[:, columns] == values).astype(float)
+    both, each = have.T @ have, have.sum(axis=0)
+    same = both >= TOGETHER * (each[:, None] + each - both)
+    same &= columns[:, None] != columns
+    return [pair for pair, found in zip(likely, same.any(axis=1), strict=True) if found]

@@ -18,6 +18,8 @@ ROUNDING = 1e-12
 # Epochs from which on they foretell how high a start may come; before, they do not even
 # tell who will be degenerate.
 FORETELLING = 10
+# Most points to begin from anew, the first included, each with all epochs.
+ANEW = 4
 
 
 class Start(NamedTuple):
@@ -158,7 +160,8 @@ class _Entrant:
         begin = start(rng)
         self.attributes, self.degenerate = begin.attributes, begin.degenerate
         self.again = begin.again
-        self.report = progress.start(number, self.describe, stop)
+        self.n_begun, most = 1, self.most * (1 if self.again is None else ANEW)
+        self.report = progress.start(number, self.describe, stop, most)
         self.open = partial(
             Run,
             begin.model,
@@ -228,13 +231,17 @@ class _Entrant:
         return int(degenerate), -np.nan_to_num(result.objective, nan=-np.inf)
 
     def finish(self):
-        """Go on to the end, and from other points while there are epochs left."""
+        """Go on to the end, and from there; points of other origin have all epochs."""
         best = end = self._to_the_end()
         left = self.most - end.n_iter
-        while self.again is not None and left > 0 and not end.stopped:
+        while self.again is not None and not end.stopped:
             point, passes, anew = self.again(end, left)
             if point is None:
                 return self._spent(best, end.history[-1].passes + passes)
+            if anew:
+                self.n_begun, left = self.n_begun + 1, self.most
+            if self.n_begun > ANEW:
+                break
             led, self.run = end, self._go_on(end, point, passes)
             end = self.run.advance(left).result()
             left -= end.n_iter

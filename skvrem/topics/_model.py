@@ -388,6 +388,18 @@ def expected_counts(batch, w, at, rows, again=False):
     return made if counts.words.size else made.values
 
 
+def expected_again(batch, at, rows, beta):
+    """Return b times `expected_counts`, of tokens that are weighed again.
+
+    That takes a product a number more, and no memory by token.
+    """
+    w = at.dtype.type(beta) * batch.rows.counts
+    if batch.weight.size:
+        each = np.diff(batch.rows.indptr)
+        w *= np.repeat(batch.weight.astype(at.dtype), each)
+    return expected_counts(batch, w, at, rows, again=True)
+
+
 def cut_words(index, n_words):
     """Cut the words into as many ranges as threads, of about equally many tokens."""
     n_parts = thread_count()

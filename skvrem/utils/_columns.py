@@ -111,7 +111,8 @@ def naming_columns(X, needs, advice, numbers=None):
     try:
         # Dates would be converted to nanoseconds.
         dtypes = getattr(X, "dtypes", [getattr(X, "dtype", None)])
-        if any(map(_is_of_times, dtypes)):
+        # One column of a frame has one.
+        if any(map(_is_of_times, dtypes if np.iterable(dtypes) else [dtypes])):
             raise ValueError("dates")
         yield
     except (TypeError, ValueError) as error:
@@ -134,7 +135,7 @@ def _not_numbers(X, numbers):
             X = np.array(X, dtype=object)
         except ValueError:  # ragged
             return []
-    if hasattr(X, "iloc"):
+    if hasattr(X, "iloc") and X.ndim == 2:
         columns = [np.asarray(X.iloc[:, j]) for j in range(X.shape[1])]
     elif hasattr(X, "get_columns"):  # polars
         columns = [np.asarray(column) for column in X.get_columns()]

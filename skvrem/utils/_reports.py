@@ -90,9 +90,9 @@ class Progress:
         if self.context is not None and kind is None:
             self.context.call_on_fit_task_end(**self.arguments)
 
-    def start(self, number, attributes, stop=None):
+    def start(self, number, attributes, stop=None, most=None):
         """Begin a start; return its `Report`, which `run` calls with every epoch."""
-        return Report(self, number, attributes, stop)
+        return Report(self, number, attributes, stop, most)
 
     def say(self, text):
         """Print a line, unless there is a bar, and log it."""
@@ -134,16 +134,18 @@ class Report:
         checkpoints.
     stop : callable, default=None
         Called with each `Epoch`; a true answer ends the start.
+    most : int, default=None
+        Epochs that there may be, None for `max_iter`.
     """
 
-    def __init__(self, progress, number, attributes, stop=None):
+    def __init__(self, progress, number, attributes, stop=None, most=None):
         self.progress, self.number, self.attributes = progress, number, attributes
         self.stop = stop
         self.epochs, self.unsaid = 0, None
         self.context = self.task = None
         if progress.context is not None:
             self.context = progress.context.subcontext(
-                "start", max_subtasks=progress.max_iter
+                "start", max_subtasks=most or progress.max_iter
             )
             self.context.call_on_fit_task_begin(**progress.arguments)
         if progress.bar is not None:

@@ -307,7 +307,7 @@ class Ends:
         self.n_init = n_init
         self.began, self.ended, self.epochs = 0, 0, []
 
-    def start(self, number, attributes, stop=None):
+    def start(self, number, attributes, stop=None, most=None):
         def report(epoch, point):
             self.epochs.append((number, point.value))
 

@@ -15,6 +15,8 @@ from skvrem.data import as_source
 from skvrem.mixture import _estimator, _model, _moves, _search
 from skvrem.mixture._model import GaussianMixtureModel, Parameters
 from skvrem.solvers import _search as _search_constants
+from skvrem.solvers._starts import ANEW
+from tests.watching import Recorder
 
 COVARIANCE_TYPES = ["full", "tied", "diag", "spherical"]
 
@@ -498,9 +500,10 @@ def test_components_of_one_atom_do_not_lose(kind, column, monkeypatch):
     assert model.n_degenerate(point, data) == 0
     assert not model.collapsed(point, data, 2.0).any()
     # Of any other column, and as if there were no atoms, it does, but for a class.
-    for atoms in (np.roll(_model.atoms_of(data), 1, axis=1), np.full((1, 3), np.nan)):
+    known, again = _model.values_of(data)
+    for atoms in (np.roll(known, 1, axis=1), np.full((1, 3), np.nan)):
         model, _, _ = start(X, means, kind)
-        monkeypatch.setattr(_model, "atoms_of", lambda data, atoms=atoms: atoms)
+        monkeypatch.setattr(_model, "values_of", lambda data, all=(atoms, again): all)
         narrow = 2 if column == "codes" else 1
         assert model.n_degenerate(point, data) == (narrow if kind == "diag" else 0)
 
@@ -531,6 +534,68 @@ def test_zeros_of_many_rows_do_not_cost_the_default_its_optimum(kind):
     assert default > max(single) - 1e-3
 
 
+def test_planes_of_continuous_rows_are_structure():
+    """As of the word hidden in made-up pollen: no chance puts so many rows on one."""
+    rng = np.random.default_rng(0)
+    turned, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+    for decimals, n_rows, degenerate in ((None, 40, 0), (None, 15, 1), (1, 40, 1)):
+        flat = rng.normal(size=(n_rows, 3)) * [0.3, 0.3, 0.0]
+        rest = rng.normal(size=(600, 3))
+        if decimals is None:
+            flat = flat @ turned
+        X = np.r_[flat, rest if decimals is None else np.round(rest, decimals)]
+        resp = np.arange(len(X)) < n_rows
+        model, data = GaussianMixtureModel("full", 1e-6), as_source(X)
+        widths = np.stack([np.cov(X[rows].T) for rows in (resp, ~resp)])
+        widths += 1e-6 * np.eye(3)
+        parameters = Parameters(
+            np.array([resp.mean(), 1.0 - resp.mean()]),
+            np.stack([X[resp].mean(axis=0), X[~resp].mean(axis=0)]),
+            widths,
+            np.stack([np.linalg.inv(np.linalg.cholesky(one)).T for one in widths]),
+        )
+        run = solvers.Run(
+            model, solvers.Batch(), data, model.start(parameters), tol=0.0, rng=rng
+        )
+        point = run.advance(0).anchor.point
+        assert model.n_degenerate(point, data) == degenerate
+        assert model.collapsed(point, data, 2.0).sum() == degenerate
+
+
+@pytest.mark.parametrize("n_same", [0, 60])
+def test_values_that_rows_share_in_several_columns_are_atoms(n_same):
+    """As of one city among towns; not those of any column alone, nor of a few rows."""
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(400, 3)), 1)
+    X[np.isin(X, [0.3, -0.2])] = 0.1
+    X[:60, 0] = 0.3
+    X[60 - n_same : 120 - n_same, 1] = -0.2
+    X[390:, :2] = 9.0
+    atoms, again = _model.values_of(as_source(X))
+    found = [its[~np.isnan(its)].tolist() for its in atoms.T]
+    assert found == ([[0.3], [-0.2], []] if n_same else [[], [], []])
+    assert again.all()
+    assert not _model.values_of(as_source(rng.normal(size=(400, 1))))[1].any()
+
+
+def test_other_starts_have_epochs_of_their_own(monkeypatch):
+    """Those of ends that lose are not taken from them; callbacks are told of all."""
+
+    class Losing(_search.Trail):
+        """A trail all of whose ends are degenerate."""
+
+        def again(self, end, left):
+            self.degenerate = lambda point: point is end.point
+            return super().again(end, left)
+
+    monkeypatch.setattr(_estimator, "Trail", Losing)
+    how = {"covariance_type": "diag", "random_state": 0, "max_iter": 8, "tol": 0.0}
+    mixture, recorder = VRGaussianMixture(7, **how), Recorder()
+    mixture.set_callbacks(recorder).fit(grid())
+    assert recorder.events.count(("end", "epoch")) == ANEW * 8
+    assert mixture.n_iter_ == 8
+
+
 def test_atoms_come_again_for_a_reason():
     rng = np.random.default_rng(0)
     columns = {
@@ -544,15 +609,15 @@ def test_atoms_come_again_for_a_reason():
         "counts": rng.poisson(6.0, size=100),
         "seldom": np.r_[np.zeros(9), rng.normal(size=91)],
         "incomes": np.r_[np.zeros(20), np.repeat(np.arange(1.0, 17.0), 5)],
-        "inside": np.r_[np.zeros(20), np.repeat(np.arange(-8.0, 8.0) + 0.5, 5)],
+        "inside": np.r_[np.repeat(np.arange(-8.0, 8.0) + 0.5, 5), np.zeros(20)],
         "top, and gaps": np.r_[np.full(9, np.nan), np.ones(30), rng.uniform(size=61)],
     }
-    atoms = _model.atoms_of(as_source(np.column_stack(list(columns.values()))))
+    atoms, _ = _model.values_of(as_source(np.column_stack(list(columns.values()))))
     found = [np.sort(its[~np.isnan(its)]).tolist() for its in atoms.T]
     ten, ends = list(range(10)), [-0.5, 0.8]
     assert found[:6] == [ten, [], [], [1.0], [0.0], ends]
     assert found[6:] == [[], [], [], [0.0], [], [1.0]]
-    few = _model.atoms_of(as_source(rng.normal(size=(9, 1))))
+    few, _ = _model.values_of(as_source(rng.normal(size=(9, 1))))
     assert np.isnan(few).all()
 
 

@@ -33,6 +33,7 @@ from skvrem.topics._model import (
     WordModel,
     WordSums,
     column_sums,
+    expected_again,
     expected_counts,
     word_rows,
 )
@@ -123,11 +124,7 @@ class LDAModel(WordModel):
             logs, _ = self.expect_log(self._topics(sums, words), psi_totals)
             return self.temper(logs, beta)
 
-        w = self.dtype.type(beta) * batch.rows.counts
-        if batch.weight.size:
-            each = np.diff(batch.rows.indptr)
-            w *= np.repeat(batch.weight.astype(self.dtype), each)
-        return Statistics(expected_counts(batch, w, at, rows, again=True), 0.0)
+        return Statistics(expected_again(batch, at, rows, beta), 0.0)
 
     def infer(self, rows, top, batch, beta, tempered=None):
         """Return γ of a batch's documents, their bound, and the sums' ingredients.

@@ -27,6 +27,7 @@ from skvrem.topics._model import (
     TopicPoint,
     WordModel,
     WordSums,
+    expected_again,
     expected_counts,
 )
 from skvrem.topics._model_arrays import pad, padded_zeros, places, take_rows
@@ -139,19 +140,19 @@ class PLSAModel(WordModel):
         return self._visit(point, batch, beta, self.inner_iter)[0]
 
     def remember(self, point, batch, beta):
-        """Return the sums at θ as it stands, and the tokens' weights there."""
+        """Return the sums at θ as it stands, and what gives them again."""
         theta, after = point.own
         if self.recalls_first:  # an anchor moves nothing
             point = point._replace(own=(theta, after[:0]))
-        sums, w = self._visit(point, batch, beta, 1)
-        return sums, (w, point.sums, theta, beta)
+        sums, _ = self._visit(point, batch, beta, 1)
+        return sums, (point.sums, theta, beta)
 
     def recall(self, memory, point, batch):
-        """Return the sums where `memory` was made: weights times θ times φ of then."""
-        w, sums, theta, beta = memory
+        """Return the sums where `memory` was made: tokens are weighed again."""
+        sums, theta, beta = memory
         phi = self._topics_of(sums, beta, seen=True)
         theta = _temper(take_rows(theta, batch.ids), beta)
-        return Statistics(expected_counts(batch, w, theta, phi), 0.0)
+        return Statistics(expected_again(batch, theta, phi, 1.0), 0.0)
 
     def infer(self, topics, theta, batch):
         """Return θ of documents, the topics held.
