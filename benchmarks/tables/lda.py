@@ -96,6 +96,8 @@ def twin_curve(corpus, halves, n_topics, budget):
 DOCUMENTS = {"ap": 1800, "20news": 6000, "nips": 1300, "arxiv": 12000}
 #: Epochs of fits, None for the default's; evaluated with this prior.
 LENGTHS, ALPHA = (5, 10, 40, None), 0.02
+#: Of short documents, of whose topics a small one is sure where nothing tells them.
+PRIORS = 0.02, 0.1, 0.5, 2.0
 #: Others by name: their passes, or sweeps.
 PASSES = {"tomotopy": 200, "scikit-learn": 8, "gensim": 8}
 OURS = {
@@ -188,6 +190,36 @@ def texts(run, key, n_topics):
         note=f"{seconds:.1f} s; {beside}",
         numbers=found,
     )
+
+
+@group(product(("20news", "arxiv"), (5, 10, 20, 40)))
+def short(run, key, length):
+    """Held-out completion of short documents, best prior of their shares, K=20."""
+    whole = corpora.completion(key, run.size(DOCUMENTS[key], 300), run.size(430, 50))
+    rng, parts = np.random.default_rng(0), []
+    for X in (whole.train, whole.test):
+        thin, tokens = X.copy(), np.asarray(X.sum(axis=1)).ravel()
+        share = np.repeat(np.minimum(length / tokens, 1.0), np.diff(X.indptr))
+        thin.data = rng.binomial(X.data.astype(int), share).astype(np.float32)
+        thin.eliminate_zeros()
+        parts.append(thin[np.asarray(thin.sum(axis=1)).ravel() > 1.0])
+    train, halves = parts[0], evaluation.halve(parts[1])
+
+    def best(topics):
+        return max(evaluation.complete(halves, topics, prior) for prior in PRIORS)
+
+    kinds = {"ours": TemperedLDA, "VRPLSA": VRPLSA}
+    values = {
+        name: statistics.median(
+            best(kind(20, random_state=seed).fit(train).components_)
+            for seed in range(run.seeds)
+        )
+        for name, kind in kinds.items()
+    }
+    frequencies = np.asarray(train.sum(axis=0)) + ALPHA
+    values["one topic"] = best(frequencies)
+    value = values.pop("ours")
+    yield Row(f"{whole.name}, {length} tokens", value, "nats", values)
 
 
 @group(list(corpora.CORPORA))

@@ -66,8 +66,8 @@ class TemperedLDA(TopicModel):
         E step: a tenth of them (200 to 2,000, at most a quarter) is kept from fits with
         ever more topics, 1,024 at most, until it is no more likely; then topics that it
         does not miss are merged or left out, and the others are fitted to all
-        documents. It takes as long as a fit with too many topics or two, and 20
-        documents. Topics without tokens are dropped. Topics to start from
+        documents. It takes as long as one or two fits with more topics than that, and
+        20 documents. Topics without tokens are dropped. Topics to start from
         (`components_init`, `warm_start`) give their own number.
     doc_topic_prior : float, array-like or "learn", default=None
         Dirichlet prior of the documents' shares, any positive numbers: one, or an array
@@ -234,7 +234,8 @@ class TemperedLDA(TopicModel):
 
     See Also
     --------
-    VRPLSA : The posterior's mode in place of the posterior: faster, and often as good.
+    VRPLSA : The posterior's mode in place of the posterior: faster, and nearly as good
+        where documents are long.
     sklearn.decomposition.LatentDirichletAllocation : The twin.
 
     Notes

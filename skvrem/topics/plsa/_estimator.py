@@ -42,10 +42,10 @@ class VRPLSA(TopicModel):
         Number of topics. "auto" finds it by held-out documents: a tenth of them (200 to
         2,000, at most a quarter) is kept from fits with ever more topics, 1,024 at
         most, until it is no more likely; then topics that it does not miss are merged
-        or left out, and the others are fitted to all documents. It takes as long as a
-        fit with too many topics or two, and 20 documents. Topics without tokens are
-        dropped. Topics to start from (`components_init`, `warm_start`) give their own
-        number.
+        or left out, and the others are fitted to all documents. It takes as long as
+        one or two fits with more topics than that, and 20 documents. Topics without
+        tokens are dropped. Topics to start from (`components_init`, `warm_start`) give
+        their own number.
     doc_topic_smoothing : float or array-like of shape (n_components,), default=None
         :math:`\alpha \ge 0`, None for 1 / n_components. The prior of a document is
         Dirichlet(1 + alpha) here and Dirichlet(alpha) in latent Dirichlet allocation,
@@ -153,7 +153,8 @@ class VRPLSA(TopicModel):
 
     See Also
     --------
-    TemperedLDA : Integrates over shares and topics.
+    TemperedLDA : Integrates over shares and topics: better where documents are short,
+        of fewer than some forty tokens, which a most likely share fits too closely.
     sklearn.decomposition.LatentDirichletAllocation : Does so by mean field.
     sklearn.decomposition.NMF : With the Kullback-Leibler loss, the same likelihood
         without priors.
@@ -172,8 +173,8 @@ class VRPLSA(TopicModel):
 
     A minibatch costs its nonzeros times `n_components`, whatever the vocabulary. Memory
     beyond X: three ("batch") or four arrays of the size of the topics, `n_components`
-    rounded up to a multiple of 8, two of the shares, and 12 bytes a nonzero; 4 where X
-    is a CSR matrix whose parts are memory maps, which is read where it lies.
+    rounded up to a multiple of 8, two of the shares, and up to 12 bytes a nonzero; 4
+    where X is a CSR matrix whose parts are memory maps, which is read where it lies.
 
     References
     ----------
