@@ -174,9 +174,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         200,000 of them, or 1,000 a parameter if that is more), the best 4 of them 4
         more, the best 2 (with minibatches 1) go to the end. Short data, up to 6,000
         rows times states, are worth 32 starts by full passes, nine states or more 20:
-        half of them go on after 5 epochs, half of these after 10 more, half of these
-        after 40 more, but nobody whom as many epochs again, each as good as the last,
-        would not bring up to the best. There is one start where there is one state, or
+        half of them go on after 15 epochs, or of the latter after 5 and again after 10
+        more, and half of these after 40 more, but nobody whom as many epochs again,
+        each as good as the last, would not bring up to the best. There is one start where there is one state, or
         with annealing. Of five to eight states one goes to its end, unless data are
         short; from five on an end leads on by moves that split one state and leave
         another to the others, unless something is known of them: labels, given

@@ -18,9 +18,10 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (4, 2)), ((3, 4), (4, 1)), 6
 # Short data, of so many rows times states, have many optima for next to no seconds;
 # fits of many states rise so slowly that a few epochs do not tell them apart. Epochs
-# after which half of the starts go on.
+# after which half of the starts go on; of short data what ends highest, as by a state
+# of one value that comes again, is often among the last for ten.
 SHORT, SHORT_STARTS, MANY_STATES, MANY_STARTS = 6_000, 32, 9, 20
-HALVED = 5, 10, 40
+HALVED, SHORT_HALVED = (5, 10, 40), (15, 40)
 # Of long data the first rung sees one row of so many, in stretches, but enough to tell
 # starts apart, and no more than fit in little memory beside a map.
 SAMPLED, FEWEST_SAMPLED, MOST_SAMPLED = 4, 25_000, 200_000
@@ -105,7 +106,8 @@ def plan_fit(estimator, model, data, warm):
         short = rows * estimator.n_components <= SHORT
         if solver == "batch" and (short or estimator.n_components >= MANY_STATES):
             n_init = SHORT_STARTS if short else MANY_STARTS
-            rungs = tuple((n, n_init >> i) for i, n in enumerate(HALVED, 1))
+            halved = SHORT_HALVED if short else HALVED
+            rungs = tuple((n, n_init >> i) for i, n in enumerate(halved, 1))
     step_size = schedules.Constant(1.0)
     n_blocks = int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
     if batch_size != "auto":
