@@ -291,7 +291,7 @@ def test_a_race_that_begins_on_a_sample_ends_on_all_rows(series, long_enough):
 
 @pytest.mark.parametrize(
     ("n", "k", "starts", "left"),
-    [(300, 3, 32, 16), (2_100, 3, 12, 4), (2_100, 9, 20, 10)],
+    [(300, 5, 32, 16), (2_100, 3, 12, 4), (2_100, 9, 20, 10)],
 )
 def test_short_data_and_many_states_are_worth_more_starts(series, n, k, starts, left):
     X = np.tile(series[0], (2, 1))[:n]
