@@ -150,11 +150,14 @@ def _standard(X):
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
-def chain(seed):
-    """Draw rows of 5 to 20 normal states; return X, means, matrix, covariance type."""
+def chain(seed, states=(5, 21), rows=(60, 500)):
+    """Draw rows of normal states; return X, means, matrix, covariance type.
+
+    Ranges are without their ends, that of rows for each state.
+    """
     rng = np.random.default_rng(seed)
-    k, d = int(rng.integers(5, 21)), int(rng.integers(1, 6))
-    n, stay = int(rng.integers(60, 500)) * k, rng.uniform(0.4, 0.97)
+    k, d = int(rng.integers(*states)), int(rng.integers(1, 6))
+    n, stay = int(rng.integers(*rows)) * k, rng.uniform(0.4, 0.97)
     transmat = np.full((k, k), (1.0 - stay) / (k - 1))
     np.fill_diagonal(transmat, stay)
     transmat *= rng.gamma(1.0, size=(k, k))
@@ -166,6 +169,14 @@ def chain(seed):
         z[t + 1] = min(np.searchsorted(sums[z[t]], u), k - 1)
     X = means[z] + widths[z] * rng.normal(size=(n, d))
     return X, means, transmat, "diag" if rng.random() < 0.6 else "full"
+
+
+def short_chain(seed):
+    """Draw at most 1,250 rows of 2 to 5 states, of every second a column is coarse."""
+    X, *rest = chain([78, seed], (2, 6), (25, 250))
+    if seed % 2:
+        X[:, 0] = np.round(X[:, 0])
+    return X, *rest
 
 
 def clusters(seed, number=(3, 26), columns=(2, 13), rows=(1_500, 30_000)):

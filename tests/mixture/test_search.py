@@ -519,6 +519,20 @@ def test_a_column_of_codes_does_not_cost_the_default_its_optimum():
         assert default.score(X) > twin.score(X) - 1e-3
 
 
+@pytest.mark.parametrize(("together", "degenerate"), [(0.8, 0), (1.1, 1)])
+def test_one_city_among_towns_does_not_lose(together, degenerate, monkeypatch):
+    """The same in some columns, as in Boston's data; it would by each of them alone."""
+    monkeypatch.setattr(_model, "TOGETHER", together)
+    rng = np.random.default_rng(0)
+    X = np.round(2.0 * rng.gamma(4.0, size=(500, 4))) / 2.0 + 0.1
+    X[:150, :2] = 4.5, 3.5
+    model, point, data = start(X, [[4.5, 3.5, 4.0, 4.0], [4.0] * 4], "diag")
+    run = solvers.Run(model, solvers.Batch(), data, point, tol=0.0, rng=rng)
+    point = run.advance(60).anchor.point
+    assert point.parameters.weights.min() == pytest.approx(0.3, abs=0.01)
+    assert model.n_degenerate(point, data) == degenerate
+
+
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_zeros_of_many_rows_do_not_cost_the_default_its_optimum(kind):
     """As of rain and of spending: it ends with no start of single fits above it."""
