@@ -354,7 +354,7 @@ class Moves:
         left : int
             Epochs that there may be.
         """
-        if not self.left or end.objective <= self.best:
+        if left < 1 or not self.left or end.objective <= self.best:
             return None, 0.0, False
         self.left, self.best = self.left - 1, end.objective
         rng, passes = np.random.default_rng(0), 0.0

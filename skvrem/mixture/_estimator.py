@@ -92,7 +92,8 @@ class VRGaussianMixture(
     reg_covar : float, default=1e-6
         Added to the diagonals of the covariances.
     max_iter : int, default=100
-        Epochs: passes for "batch", passes over the minibatches for the others.
+        Epochs of a start: passes for "batch", passes over the minibatches for the
+        others.
     n_init : int or "auto", default="auto"
         Starts that are fitted to their ends, of which the best is kept; one that ends
         with collapsed components (see `fit`) loses to any without. "auto" searches

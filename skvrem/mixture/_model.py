@@ -48,7 +48,7 @@ ALONG = 0.99
 # rainfall or of income, and where measurements are cut off, and where the same rows
 # have such a value of another column, so many of those that have either: one city's.
 LOOK, MOST_CODES, ROWS_A_CODE, N_FREQUENT, TIMES, FEWER_TIMES = 2000, 10, 10, 2, 10, 3
-TOGETHER = 0.8
+TOGETHER, MOST_TOGETHER = 0.8, 1000  # of more, all pairs would take memory
 # Share of distinct values from which on a column is as if it were not rounded.
 DISTINCT = 0.75
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -445,7 +445,7 @@ class GaussianMixtureModel(Averaging):
 
 
 def values_of(data):
-    """Return atoms, values of a column that come again for a reason, and how many do.
+    """Return atoms, values that come again for a reason, and columns of any that do.
 
     A component all of whose rows have one is no wider than `reg_covar` along that
     column, and no worse for it, as the next rows will have it too; unlike one on a
@@ -474,7 +474,7 @@ def values_of(data):
         else:
             likely += [(j, value) for value in values]
         found[: len(values)] = values
-    for j, value in _together(rows, likely):
+    for j, value in _together(rows, likely[:MOST_TOGETHER]):
         if not (atoms[:, j] == value).any():
             atoms[np.isnan(atoms[:, j]).argmax(), j] = value
     return atoms, np.array(again)
