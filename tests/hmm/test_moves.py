@@ -100,18 +100,36 @@ def test_default_fits_find_what_the_truth_leads_to(seed):
     assert n_moves > 0
 
 
-def test_moves_lead_out_of_a_poor_optimum(monkeypatch):
-    """And only higher: a state that is two, and two that are one."""
+def poor_start():
+    """Rows, their means, and means of a state that is two, and two that are one."""
     X, means, _ = series(6, 3, 2000, 0)
     poor = means.copy()
     poor[1] = poor[0] = 0.5 * (means[0] + means[1])
     poor[2], poor[3] = means[2] + 0.1, means[2] - 0.1
     poor[1] = means[3]
-    emission = Gaussian("diag", mean_init=poor)
-    ends = [VRHMM(6, emission=emission, n_init=1, random_state=0).fit(X).objective_]
+    return X, means, Gaussian("diag", mean_init=poor)
+
+
+@pytest.fixture
+def one_start(monkeypatch):
+    """One start in a race, and moves though something is known of the states."""
     monkeypatch.setattr(_plan, "can_move", lambda *given: True)
     monkeypatch.setattr(_plan, "STARTS", 1)
     monkeypatch.setattr(_plan, "SHORT", 0)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_an_end_without_epochs_left_does_not_move(one_start):
+    X, _, emission = poor_start()
+    model = VRHMM(6, emission=emission, max_iter=12, tol=0.0, random_state=0).fit(X)
+    assert model.n_iter_ == 12
+    assert len(model.history_["objective"]) == 13
+
+
+def test_moves_lead_out_of_a_poor_optimum(one_start):
+    """And only higher."""
+    X, means, emission = poor_start()
+    ends = [VRHMM(6, emission=emission, n_init=1, random_state=0).fit(X).objective_]
     ends.append(VRHMM(6, emission=emission, random_state=0).fit(X).objective_)
     best = Gaussian("diag", mean_init=means)
     ends.append(VRHMM(6, emission=best, n_init=1, random_state=0).fit(X).objective_)
