@@ -467,10 +467,9 @@ def values_of(data):
         values, counts = np.unique(known, return_counts=True)
         again.append(len(values) < DISTINCT * len(known))
         if len(values) > min(MOST_CODES, len(rows) // ROWS_A_CODE):
-            stands_out = _stand_out(counts)
             frequent = _frequent(counts, FEWER_TIMES) & (counts >= ROWS_A_CODE)
             likely += [(j, value) for value in values[frequent]]
-            values = values[stands_out]
+            values = values[_stand_out(counts)]
         else:
             likely += [(j, value) for value in values]
         found[: len(values)] = values
