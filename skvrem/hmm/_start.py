@@ -90,7 +90,11 @@ class Sample:
         # in single rows: two starts of three are as the family has it.
         usual, other = emission.window, LONGER if emission.window == 1 else 1
         sizes = (usual, usual, other) if self.known is None else (1,)
-        windows = {n: _windows(self.Z, n, emission.n_states_) for n in set(sizes)}
+        begins = np.flatnonzero(~self.follows | (place == 0.0))
+        windows = {
+            size: _windows(self.Z, begins, size, emission.n_states_)
+            for size in set(sizes)
+        }
         #: Means of Z over windows, standardised, and how many rows a window has; Z
         #: itself where a window is a row. Starts take turns with them.
         self.windows = [windows[size] for size in sizes]
@@ -132,10 +136,15 @@ def _mean_collected(emission, rows):
     return rows.mean_collected(emission.n_states_, emission.blank())
 
 
-def _windows(Z, size, n):
-    """Return means of Z over windows of at most so many rows, and counts of rows."""
+def _windows(Z, begins, size, n):
+    """Return means of Z over windows of at most so many rows, and counts of rows.
+
+    A window lies within what goes on from one of the rows that begin it.
+    """
     size = max(1, min(size, len(Z) // (4 * n)))
-    first = np.arange(0, len(Z), size)
+    ends = np.append(begins[1:], len(Z))
+    first = [np.arange(*ab, size) for ab in zip(begins, ends, strict=True)]
+    first = np.concatenate(first)
     counts = np.diff(np.append(first, len(Z)))
     if size == 1:
         return Z, counts

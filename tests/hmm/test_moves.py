@@ -1,10 +1,13 @@
 """Moves of states, out of optima that EM does not leave."""
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import norm
+from sklearn.preprocessing import StandardScaler
 
 from skvrem import VRHMM
 from skvrem.hmm import Gaussian, Homogeneous, _plan, _start
@@ -155,3 +158,18 @@ def test_nobody_moves_where_states_are_known():
     assert not moving(model(startprob_init=np.full(6, 1.0 / 6.0)), X)
     assert moving(model(startprob="stationary", transitions=Homogeneous()), X)
     assert not moving(VRHMM(3), X)
+
+
+def test_windows_lie_within_sequences():
+    """Rows of one sequence are not averaged with those of the next for a start."""
+    lengths = np.array([7, 3, 12, 5, 1, 9, 30, 13])
+    begins = np.append(0, lengths.cumsum()[:-1])
+    number = np.repeat(np.arange(len(lengths)), lengths)
+    Z = np.random.default_rng(0).normal(size=(lengths.sum(), 2))
+    means, counts = _start._windows(Z, begins, 5, 2)
+    edges = np.append(0, counts.cumsum())
+    assert edges[-1] == len(Z) and counts.max() == 5
+    assert set(begins) <= set(edges)
+    assert all(len(set(number[a:b])) == 1 for a, b in pairwise(edges))
+    by_hand = [Z[a:b].mean(axis=0) for a, b in pairwise(edges)]
+    assert_allclose(means, StandardScaler().fit_transform(by_hand))
