@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from itertools import count
 from typing import Any, Self
 
 import numpy as np
@@ -84,9 +85,10 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
     A subclass has its model class (`_model`), the names of its two priors (`_priors`),
     whether they must be positive, what that of words is by default (`_word_default`),
     the names of the parameters that end the rounds on a document (`_rounds`), and
-    whether several starts race (`_races`), for how many epochs at least
-    (`_race_epochs`). It makes a plan from the number of documents and whether topics
-    are random (`_plan`), draws topics (`_random_topics`), makes a temperature
+    how many starts of "auto" race and up to which word counts times topics (`_racing`,
+    of the number of documents), for how many epochs at least (`_race_epochs`). It makes
+    a plan from the number of documents and whether topics are random (`_plan`), draws
+    topics (`_random_topics`), makes a temperature of a start by its number
     (`_temperature`), and counts batches (`_count_batch`, which returns how many of this
     size there have been, the tokens that the topics are learned from, and fitted
     attributes).
@@ -356,8 +358,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             return 1
         if self.n_init != "auto":
             return self.n_init
-        short = data.n_nonzeros * self.n_components_ <= MOST_WORK
-        return STARTS if short and self._races else 1
+        n_starts, most_work = self._racing(data.n_units)
+        short = data.n_nonzeros * self.n_components_ <= most_work
+        return n_starts if short else 1
 
     def _check_remote(self, X):
         """Remember whether documents lie elsewhere, and check that a fit can be made.
@@ -403,7 +406,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         if self.n_init == "auto" and progress.n_init > 1:
             work = max(1, data.n_nonzeros * self.n_components_)
             plan = plan.racing(max(self._race_epochs, RACE_WORK // work))
-        constants = self._constants(priors, data, warm)
+        constants, numbers = self._constants(priors, data, warm), count()
 
         def start(rng):
             model = self._new_model(priors, data.total_weight, data.dtype, plan)
@@ -425,7 +428,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                     model, model.recentre(point), constants
                 ),
                 passes=passes + extra,
-                temperature=self._temperature(plan, model, data, rng),
+                temperature=self._temperature(plan, model, data, rng, next(numbers)),
             )
 
         best, attributes = solvers.run_starts(

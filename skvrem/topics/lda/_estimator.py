@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import schedules, solvers
 from skvrem.data import lazily, total_over_blocks
 from skvrem.exceptions import CollapsedComponentWarning
-from skvrem.topics._base import TopicModel, scattered_tokens
+from skvrem.topics._base import MOST_WORK, STARTS, TopicModel, scattered_tokens
 from skvrem.topics._model_arrays import pad
 from skvrem.topics.lda._blocks import BlockCollapsedLDAModel, BlockLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
@@ -30,6 +30,9 @@ BLOCKS = {"mean_field": (20, 64, 7.0), "collapsed": (40, 16, 14.0)}
 # The collapsed step: first epochs without an anchor, the prior of topics, and the
 # documents from which on that of shares is learned.
 PILOT, WORD_PRIOR, LEARNED_FROM = 1, 0.05, 300
+# Mean field, up to so many word counts times topics: of few documents annealing leads
+# lower now and then, so that a cold start races with it (some seconds a fit).
+COLD_WORK = 20_000_000
 DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
 DEFAULT_ANNEALING = 5
 # Bytes that sums of all minibatches may take, where "svrg" is to keep them.
@@ -141,8 +144,9 @@ class TemperedLDA(TopicModel):
     n_init : int or "auto", default="auto"
         Starts, of which the best is kept; see ``init_scores_``. "auto" makes four of
         short fits, whose word counts that are not zero times `n_components` are at most
-        2e6: all go 10 epochs or more, and the best to its end. One start is made of
-        longer fits, and without the collapsed E step.
+        2e6: all go 10 epochs or more, and the best to its end. Of mean field by "svrg"
+        with ``tempering="auto"`` it makes two up to 2e7, one annealed and one cold: few
+        documents may end higher without. One start is made of longer fits.
     components_init : array-like of shape (n_components, n_features), default=None
         Pseudo-counts to start from, in place of random ones, as `components_` has them;
         with the collapsed E step in any scale.
@@ -407,9 +411,12 @@ class TemperedLDA(TopicModel):
     def _collapsed(self):
         return self._e_step == "collapsed"
 
-    @property
-    def _races(self):
-        return self._collapsed
+    def _racing(self, n_documents):
+        if self._collapsed:
+            return STARTS, MOST_WORK
+        by_default = self.tempering == "auto" and self._untempered
+        by_default = by_default and self._plan(n_documents, True).name == "svrg"
+        return 2, COLD_WORK if by_default else 0
 
     @property
     def _learns(self):
@@ -497,9 +504,10 @@ class TemperedLDA(TopicModel):
             return model.start((topics,), n_documents, share=share)
         return model.start((topics,), n_documents, (doc, bool(word)))
 
-    def _temperature(self, plan, model, data, rng):
+    def _temperature(self, plan, model, data, rng, number):
         tempering, length = self.tempering, self.annealing_iter
-        if self._collapsed:
+        cold = self.n_init == "auto" and number > 0
+        if self._collapsed or cold:
             return schedules.Constant(1.0)
         if not float(length).is_integer() and (
             plan.name != "stochastic" or tempering == "global"

@@ -10,7 +10,7 @@ from skvrem import schedules, solvers
 from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.text import document_completion
 from skvrem.text._likelihood import completion_sums
-from skvrem.topics._base import TopicModel, scattered_tokens
+from skvrem.topics._base import MOST_WORK, STARTS, TopicModel, scattered_tokens
 from skvrem.topics._model_arrays import padded_empty, places
 from skvrem.topics.plsa._blocks import BlockPLSAModel
 from skvrem.topics.plsa._model import PLSAModel
@@ -275,9 +275,8 @@ class VRPLSA(TopicModel):
         chosen = {"solver": solver, "step_size": step_size, "batch_size": batch_size}
         return solvers.plan_em(self, n_documents, 1, pilot=pilot, **chosen)
 
-    @property
-    def _races(self):
-        return self.tempering is None
+    def _racing(self, n_documents):
+        return STARTS, MOST_WORK if self.tempering is None else 0
 
     def _new_model(self, priors, mass, dtype, plan=None):
         if plan is None:
@@ -294,7 +293,7 @@ class VRPLSA(TopicModel):
             return model.resume(topics / model.n_components, n_documents)
         return model.start((topics, model.uniform(n_documents)))
 
-    def _temperature(self, plan, model, data, rng):
+    def _temperature(self, plan, model, data, rng, number):
         length = 0 if self.tempering is None else self.annealing_iter
         return schedules.Linear(self.temperature, length)
 
