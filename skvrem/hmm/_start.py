@@ -1,6 +1,8 @@
 r"""Starting values, and moves out of optima that EM cannot leave.
 
-A start is windows of rows, clustered, and the M step on the clusters.
+A start is windows of rows, clustered, and the M step on the clusters. Of codes, all as
+far apart, those make a state that are followed and preceded by the same ones; or what
+states each belongs to, and how states follow each other, are drawn at random.
 
 One state does the work of two where two others share that of one. What it costs to
 leave state j to the others, and what two states in place of l gain on its rows, are
@@ -18,7 +20,7 @@ from functools import partial
 from itertools import islice, pairwise
 
 import numpy as np
-from sklearn.cluster import kmeans_plusplus
+from sklearn.cluster import KMeans, kmeans_plusplus
 
 from skvrem.hmm._input import fitted_parameters
 from skvrem.hmm._model import Parameters
@@ -31,6 +33,9 @@ MOST_ROWS, RUN_ROWS = 20_000, 100
 # Rows of a window where a family's own are single rows.
 LONGER = 5
 LLOYD_ITERATIONS = 20
+# Of codes: most whose neighbours are compared; and what starts take turns with, where
+# the means of windows show states that stay, and single rows those of one code.
+MOST_CODES, OF_CODES = 500, ("company", "chance", "rows", "chance", "rows", "chance")
 # States from which on moves are worth their passes; how many in a row may fail, their
 # epochs, and how often a fit goes on.
 FEWEST_STATES, FAILURES, EPOCHS, TIMES = 5, 3, 8, 4
@@ -106,14 +111,23 @@ class Sample:
         """Which rows follow the one before in a stretch."""
         return np.delete(np.arange(1, len(self.Z)), self.edges[1:] - 1)
 
-    def parameters(self, model, members, labels):
-        """Return those of the M step on clusters, of rows of such states."""
-        every = np.arange(len(self.Z))
+    def codes(self, emission):
+        """Return a number for each row, None where rows are no codes without order."""
+        if "codes" not in self.kept:
+            codes = None
+            if emission.unordered:
+                _, codes = np.unique(self.Z, axis=0, return_inverse=True)
+                codes = codes.ravel() if codes.max() < MOST_CODES else None
+            self.kept["codes"] = codes
+        return self.kept["codes"]
+
+    def parameters(self, model, members, before, after):
+        """Return those of the M step on clusters, and on states that follow others."""
+        every, inputs = np.arange(len(self.Z)), self.source.inputs
         packed = model.fit_clusters(self.rows, every, members, self.kept)
-        inside, before = self.inside, None
-        if self.source.inputs is not None:
-            before = self.source.inputs[inside - 1]
-        pairs = model.transitions.start(labels[inside - 1], labels[inside], before)
+        if inputs is not None:
+            inputs = inputs[self.inside - 1]
+        pairs = model.transitions.start(before, after, inputs)
         return Parameters(model.initial.start(), pairs, packed)
 
 
@@ -176,21 +190,30 @@ def _begun(model, method, number, sample, rng):
     emission, n = model.emission, model.emission.n_states_
     Z, known = sample.Z, sample.known
     phases, parts = model.transitions.phases, emission.n_parts
+    codes, turn = sample.codes(emission), "rows"
+    if codes is not None and known is None and not model.transitions.ordered:
+        turn = OF_CODES[number % len(OF_CODES)] if method == "kmeans" else "chance"
+    if turn == "chance":
+        found = sample.parameters(model, *_by_chance(codes, sample.inside, n, rng))
+        return found._replace(emission=emission.given_start(found.emission))
     if phases is not None and known is None:
         labels = _in_segments(Z, *_segments(sample), phases, method, rng)
+    elif turn == "company" and codes.max() >= n:
+        labels = _by_company(codes, sample.inside, n, rng)
     else:
         standard, counts = sample.windows[number % len(sample.windows)]
         labels, _ = _lloyd(standard, n, method, known, rng)
         labels = np.repeat(labels, counts)
     if parts > 1 and known is None and method == "kmeans":
-        labels = _by_company(Z, sample.inside, n, parts, rng)
+        fine, _ = _lloyd(Z, n * parts, "kmeans", None, rng)
+        labels = _by_company(fine, sample.inside, n, rng)
     if model.transitions.ordered and known is None:
         labels = _ordered_clusters(labels, sample.place, n)
-    inner = labels
+    inner, inside = labels, sample.inside
     if parts > 1:
         inner = _parts(Z, labels, n, parts, rng)
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
-    found = sample.parameters(model, members, labels)
+    found = sample.parameters(model, members, labels[inside - 1], labels[inside])
     return found._replace(emission=emission.given_start(found.emission))
 
 
@@ -249,18 +272,30 @@ def _in_segments(Z, edges, whole, phases, method, rng):
     return labels
 
 
-def _by_company(Z, inside, n, parts, rng):
-    """Return labels of states whose rows are of several clusters each.
+def _by_company(fine, inside, n, rng):
+    """Return labels of states, each of several fine clusters or codes.
 
-    Clusters of a state are followed by much the same clusters.
+    Those of a state are followed, and preceded, by much the same ones.
     """
-    fine, _ = _lloyd(Z, n * parts, "kmeans", None, rng)
-    counts = np.full((n * parts, n * parts), 1.0 / (n * parts))
+    rows = np.bincount(fine)
+    counts = np.full((len(rows), len(rows)), 1.0 / len(rows))
     np.add.at(counts, (fine[inside - 1], fine[inside]), 1.0)
     after = counts / counts.sum(axis=1, keepdims=True)
     before = counts.T / counts.sum(axis=0)[:, None]
-    states, _ = _lloyd(np.hstack([after, before]), n, "kmeans", None, rng)
-    return states[fine]
+    seed = int(rng.integers(2**31 - 1))
+    means = KMeans(n, n_init=1, max_iter=LLOYD_ITERATIONS, random_state=seed)
+    # Distances of roots are Hellinger's.
+    means.fit(np.sqrt(np.hstack([after, before])), sample_weight=rows)
+    return means.labels_[fine]
+
+
+def _by_chance(codes, inside, n, rng):
+    """Return random shares of every row in n states, and states that follow others."""
+    members = rng.dirichlet(np.ones(n), codes.max() + 1)[codes]
+    sums = rng.dirichlet(np.ones(n), n).cumsum(axis=1)
+    before = rng.integers(n, size=len(inside))
+    after = (rng.random(len(inside))[:, None] > sums[before, :-1]).sum(axis=1)
+    return members, before, after
 
 
 def _parts(Z, labels, n, parts, rng):
@@ -412,7 +447,8 @@ def _moved(model, sample, posteriors, split, merged, centres):
     half = half[nearest(sample.Z[half], centres)[0] == 1]
     members[half, merged] = members[half, split]
     members[half, split] = 0.0
-    return sample.parameters(model, members, members.argmax(axis=1))
+    labels, inside = members.argmax(axis=1), sample.inside
+    return sample.parameters(model, members, labels[inside - 1], labels[inside])
 
 
 def _losses(posteriors, weights):

@@ -362,6 +362,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         short = data.n_nonzeros * self.n_components_ <= most_work
         return n_starts if short else 1
 
+    def _racing(self, n_documents):
+        return STARTS, MOST_WORK
+
     def _check_remote(self, X):
         """Remember whether documents lie elsewhere, and check that a fit can be made.
 

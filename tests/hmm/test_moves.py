@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.preprocessing import StandardScaler
 
 from skvrem import VRHMM
-from skvrem.hmm import Gaussian, Homogeneous, _plan, _start
+from skvrem.hmm import Categorical, Gaussian, Homogeneous, _plan, _start
 from skvrem.hmm._input import open_rows
 from skvrem.hmm.clusters._model import nearest
 
@@ -173,3 +173,50 @@ def test_windows_lie_within_sequences():
     assert all(len(set(number[a:b])) == 1 for a, b in pairwise(edges))
     by_hand = [Z[a:b].mean(axis=0) for a, b in pairwise(edges)]
     assert_allclose(means, StandardScaler().fit_transform(by_hand))
+
+
+def test_codes_are_told_apart_by_what_comes_next():
+    """States that alternate: means over windows of codes are the same for both."""
+    rng = np.random.default_rng(0)
+    transmat = np.array([[0.1, 0.9], [0.8, 0.2]])
+    probability = np.zeros((2, 12))
+    probability[0, :8], probability[1, 4:] = rng.dirichlet(np.ones(8), size=2)
+    states = np.zeros(1500, int)
+    for t, u in enumerate(rng.random(1499)):
+        states[t + 1] = u > transmat[states[t], 0]
+    X = np.array([[rng.choice(12, p=probability[state])] for state in states])
+    known = Categorical(probability_init=probability)
+    how = {"transitions": Homogeneous(init=transmat), "emission": known, "n_init": 1}
+    level = VRHMM(2, **how).fit(X).log_likelihood_ - 1e-3
+    for seed in range(3):
+        given = {"emission": "categorical", "random_state": seed, "n_init": 1}
+        assert VRHMM(2, **given).fit(X).log_likelihood_ > level
+        assert VRHMM(2, **given | {"n_init": "auto"}).fit(X).log_likelihood_ > level
+
+
+def test_chance_gives_every_code_shares_of_all_states():
+    codes = np.array([0, 1, 2, 1, 0, 2, 2])
+    inside = np.array([1, 2, 3, 5, 6])
+    rng = np.random.default_rng(0)
+    members, before, after = _start._by_chance(codes, inside, 3, rng)
+    assert_allclose(members.sum(axis=1), 1.0)
+    assert (members > 0.0).all()
+    assert_array_equal(members[0], members[4])
+    assert before.shape == after.shape == inside.shape
+    # As often as the matrix says that was drawn.
+    rng, drawn = (np.random.default_rng(1) for _ in range(2))
+    many = np.zeros(60_000, int)
+    _, before, after = _start._by_chance(many, np.arange(1, 60_000), 3, rng)
+    drawn.dirichlet(np.ones(3), 1)
+    counts = np.zeros((3, 3))
+    np.add.at(counts, (before, after), 1.0)
+    counts /= counts.sum(axis=1, keepdims=True)
+    assert_allclose(counts, drawn.dirichlet(np.ones(3), 3), atol=0.02)
+
+
+def test_few_codes_of_many_states():
+    """No more codes than states: there is nothing to cluster by its neighbours."""
+    X = np.random.default_rng(0).integers(2, size=(200, 1))
+    for n_init in 1, 6:
+        model = VRHMM(3, emission="categorical", n_init=n_init, random_state=0).fit(X)
+        assert np.isfinite(model.log_likelihood_)

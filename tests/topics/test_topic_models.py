@@ -583,6 +583,27 @@ def test_short_fits_race_by_default(kind):
         assert model.init_scores_.shape == (4,)
 
 
+def test_a_cold_start_races_with_the_annealed_one(monkeypatch):
+    """Of mean field by minibatches the higher of both is kept; if long, annealed."""
+    X = np.random.default_rng(0).poisson(0.3, size=(1_100, 20))
+    how = {"e_step": "mean_field", "tol": 0.0, "random_state": 0, "max_iter": 10}
+    both = TemperedLDA(2, **how).fit(X)
+    assert both.solver_ == "svrg"
+    assert both.init_scores_.shape == (2,)
+    assert both.objective_ == pytest.approx(both.init_scores_.max(), abs=1e-12)
+    annealed = TemperedLDA(2, n_init=1, **how).fit(X)
+    assert annealed.history_["temperature"][0] > 1.0
+    assert annealed.objective_ == pytest.approx(both.init_scores_[0], abs=1e-12)
+    # The second seed, without temperatures.
+    cold = TemperedLDA(2, n_init=2, **how | {"tempering": None}).fit(X)
+    assert cold.init_scores_[1] == pytest.approx(both.init_scores_[1], abs=1e-12)
+    for more in {"tempering": "annealed"}, {"temperature": 1.2}, {"solver": "batch"}:
+        assert TemperedLDA(2, **how | more).fit(X).init_scores_.shape == (1,)
+    work = 2 * np.count_nonzero(X)
+    monkeypatch.setattr("skvrem.topics.lda._estimator.COLD_WORK", work - 1)
+    assert TemperedLDA(2, **how).fit(X).init_scores_.shape == (1,)
+
+
 @pytest.mark.parametrize("kind", [VRPLSA, TemperedLDA])
 def test_one_start_where_a_race_is_long_or_pointless(kind, monkeypatch):
     X = np.random.default_rng(0).poisson(1.0, size=(60, 20))

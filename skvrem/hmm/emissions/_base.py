@@ -116,7 +116,8 @@ class Emission(BaseEstimator):
 
     - ``prepare(X)`` looks at the rows of a fit (of dask arrays at some of them),
       ``check(X)`` at those of any use;
-    - ``blank()``, ``start_columns(X)`` and ``window`` are about starting values;
+    - ``blank()``, ``start_columns(X)``, ``window`` and ``unordered`` are about starting
+      values;
     - ``_kinds``, ``_seen(X)``, ``_pairs()``: features that are products of columns, and
       what is known of rows that are missing in part;
     - ``bound(X)``, ``kernel_theta(parameters)``, ``complete(sums, parameters)``: other
@@ -169,6 +170,8 @@ class Emission(BaseEstimator):
     allows_nan = True
     #: Rows that are averaged before they are clustered to find a start.
     window = 1
+    #: Whether rows are codes, of which none is nearer to another.
+    unordered = False
     #: Whether parameters can make values impossible that rows may hold.
     excludes = False
     #: Whether features depend on which values of a row are missing.

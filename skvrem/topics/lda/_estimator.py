@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import schedules, solvers
 from skvrem.data import lazily, total_over_blocks
 from skvrem.exceptions import CollapsedComponentWarning
-from skvrem.topics._base import MOST_WORK, STARTS, TopicModel, scattered_tokens
+from skvrem.topics._base import TopicModel, scattered_tokens
 from skvrem.topics._model_arrays import pad
 from skvrem.topics.lda._blocks import BlockCollapsedLDAModel, BlockLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
@@ -413,7 +413,7 @@ class TemperedLDA(TopicModel):
 
     def _racing(self, n_documents):
         if self._collapsed:
-            return STARTS, MOST_WORK
+            return super()._racing(n_documents)
         by_default = self.tempering == "auto" and self._untempered
         by_default = by_default and self._plan(n_documents, True).name == "svrg"
         return 2, COLD_WORK if by_default else 0

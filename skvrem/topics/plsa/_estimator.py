@@ -10,7 +10,7 @@ from skvrem import schedules, solvers
 from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.text import document_completion
 from skvrem.text._likelihood import completion_sums
-from skvrem.topics._base import MOST_WORK, STARTS, TopicModel, scattered_tokens
+from skvrem.topics._base import TopicModel, scattered_tokens
 from skvrem.topics._model_arrays import padded_empty, places
 from skvrem.topics.plsa._blocks import BlockPLSAModel
 from skvrem.topics.plsa._model import PLSAModel
@@ -276,7 +276,8 @@ class VRPLSA(TopicModel):
         return solvers.plan_em(self, n_documents, 1, pilot=pilot, **chosen)
 
     def _racing(self, n_documents):
-        return STARTS, MOST_WORK if self.tempering is None else 0
+        starts, most_work = super()._racing(n_documents)
+        return starts, most_work if self.tempering is None else 0
 
     def _new_model(self, priors, mass, dtype, plan=None):
         if plan is None:

@@ -48,7 +48,7 @@ class Categorical(Emission):
     (2, 3)
     """
 
-    discrete = True
+    discrete, unordered = True, True
     parameter_scales = {"probability": "probability"}
     window, excludes = 5, True
 
