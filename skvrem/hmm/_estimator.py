@@ -184,7 +184,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     init_params : {"kmeans", "random"}, default="kmeans"
         The first start from clusters of rows and the others from randomly chosen rows,
         or every second one of a given number; or all from these. Every third start
-        looks at means of a few rows in place of rows, or the other way round.
+        looks at means of a few rows in place of rows, or the other way round. Starts of
+        codes (`Categorical`) are by turns states of codes that come before and after
+        the same ones, random probabilities, and either of the former; or all random.
     warm_start : bool, default=False
         Start from the last solution.
     random_state : int, RandomState instance or None, default=None
@@ -470,9 +472,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         temperature = schedules.Constant(1.0)
         if self.tempering is not None:
             temperature = schedules.Linear(self.temperature, self.annealing_iter)
-        methods = cycle((self.init_params, "random"))
+        others = "others" if self.init_params == "kmeans" else "random"
+        methods = cycle((self.init_params, others))
         if self.n_init == "auto":
-            methods = chain((self.init_params,), repeat("random"))
+            methods = chain((self.init_params,), repeat(others))
 
         names = observed_names(self)
 

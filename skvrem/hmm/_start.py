@@ -173,8 +173,9 @@ def starting_parameters(model, sample, method, number, rng):
     model : HMMModel
     sample : Held
         Of `take_sample`.
-    method : {"kmeans", "random"}
-        Clusters of rows; or the clusters of randomly chosen rows.
+    method : {"kmeans", "others", "random"}
+        Clusters of rows; or the clusters of randomly chosen rows, in place of which the
+        "others" are, of codes, what takes turns.
     number : int
         Which start of the fit it is.
     rng : numpy.random.Generator
@@ -192,7 +193,8 @@ def _begun(model, method, number, sample, rng):
     phases, parts = model.transitions.phases, emission.n_parts
     codes, turn = sample.codes(emission), "rows"
     if codes is not None and known is None and not model.transitions.ordered:
-        turn = OF_CODES[number % len(OF_CODES)] if method == "kmeans" else "chance"
+        turn = "chance" if method == "random" else OF_CODES[number % len(OF_CODES)]
+    method = "random" if method == "others" else method
     if turn == "chance":
         found = sample.parameters(model, *_by_chance(codes, sample.inside, n, rng))
         return found._replace(emission=emission.given_start(found.emission))
