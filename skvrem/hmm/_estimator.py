@@ -537,11 +537,12 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
         The first 1,000 rows (two for each parameter if that is more, 10,000 at most)
         are kept, and fitted as `fit` does whenever they have doubled, so that they may
-        come in batches of any size; states may change their order then, unless
-        `relabel` has been called. A later batch is a step of stochastic EM: the
-        statistics move by ``step_size * (t + step_offset) ** -step_decay`` towards
-        those of the batch, where t is the number of such batches seen; a batch of fewer
-        rows than those that were kept makes its share of a step. Goes on from a `fit`.
+        come in batches of any size, of which the first has a row for each state or
+        more; states may change their order then, unless `relabel` has been called. A
+        later batch is a step of stochastic EM: the statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of such batches seen; a batch of fewer rows than those
+        that were kept makes its share of a step. Goes on from a `fit`.
         What batches may hold later need not be in the first, but the number of
         categories must be given, as ``Categorical(n_categories=...)``, if it is not.
 

@@ -491,8 +491,9 @@ class VRGaussianMixture(
 
         The first 1,000 rows (two for each parameter if that is more, 10,000 at most)
         are kept, and fitted as `fit` does whenever they have doubled, so that they may
-        come in batches of any size. A later batch is a step of stochastic EM (Cappé and
-        Moulines 2009): the statistics move by
+        come in batches of any size, of which the first has a row for each component or
+        more. A later batch is a step of stochastic EM (Cappé and Moulines 2009): the
+        statistics move by
         ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
         where t is the number of such batches seen; a batch of fewer rows than those
         that were kept makes its share of a step. Goes on from a `fit`.
