@@ -169,18 +169,19 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Steps of :meth:`partial_fit` and "stochastic" are
         ``step_size * (t + step_offset) ** -step_decay``.
     n_init : int or "auto", default="auto"
-        Starts, of which each goes to its end and the best is kept. "auto" is a race:
-        12 starts make 3 epochs (of long data on a quarter of the rows, 25,000 to
-        200,000 of them, or 1,000 a parameter if that is more), the best 4 of them 4
-        more, the best 2 (with minibatches 1) go to the end. Short data, up to 6,000
-        rows times states, are worth 32 starts by full passes, nine states or more 20:
-        half of them go on after 15 epochs, or of the latter after 5 and again after 10
-        more, and half of these after 40 more, but nobody whom as many epochs again,
-        each as good as the last, would not bring up to the best. There is one start
-        where there is one state, or with annealing. Of five to eight states one goes to
-        its end, unless data are short; from five on an end leads on by moves that split
-        one state and leave another to the others, unless something is known of them:
-        labels, given parameters, an order, covariates.
+        Starts, of which each goes to its end and the best is kept. "auto" is a race: 12
+        starts make 3 epochs (of long data on a quarter of the rows, 25,000 to 200,000
+        of them, or 1,000 a parameter if that is more), the best 4 of them 4 more, the
+        best 2 (with minibatches 1) go to the end. Short data, up to 6,000 rows times
+        states, are worth 32 starts by full passes, of more rows as many as cost as
+        much, and nine states or more 20: half of them go on after 15 epochs, or of the
+        latter after 5 and again after 10 more, and half of these after 40 more, but
+        nobody whom as many epochs again, each as good as the last, would not bring up
+        to the best. There is one start where there is one state, or with annealing. Of
+        five to eight states one goes to its end, unless data are short; from five on an
+        end leads on by moves that split one state and leave another to the others,
+        unless something is known of them: labels, given parameters, an order,
+        covariates.
     init_params : {"kmeans", "random"}, default="kmeans"
         The first start from clusters of rows and the others from randomly chosen rows,
         or every second one of a given number; or all from these. Every third start
