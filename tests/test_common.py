@@ -180,9 +180,16 @@ fractions = pytest.mark.filterwarnings(
 )
 
 
+# Nor have they parts.
+partless = pytest.mark.filterwarnings(
+    "ignore:All components of FactorialMixture are nothing"
+)
+
+
 @no_groups
 @stalls
 @fractions
+@partless
 @pytest.mark.parametrize(("estimator", "check"), checks_of(usual()), ids=identify)
 def test_sklearn_checks(estimator, check):
     check(estimator)
@@ -191,6 +198,7 @@ def test_sklearn_checks(estimator, check):
 @no_groups
 @stalls
 @fractions
+@partless
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "check"), checks_of_numbers(variants()), ids=identify

@@ -25,6 +25,7 @@ from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters
 from skvrem.factorial._start import (
     LEAST_NOISE,
+    kinds_of_starts,
     learned_temperature,
     moments,
     resume,
@@ -143,9 +144,14 @@ class FactorialMixture(
     n_init : int or "auto", default="auto"
         Starts, of which the best is kept; see ``init_scores_``. "auto" is two where
         `temperature` is "auto", the first of them not tempered, so that no fit ends
-        below that of ``tempering=None``; else one. An integer tempers all of them.
+        below that of ``tempering=None``; else one. With more features than rows, where
+        neither `temperature` nor `components_init` is given, one more begins near
+        clusters of rows, not tempered. An integer tempers all of them.
     components_init : array-like of shape (n_components, n_features), default=None
-        Components to start from, in place of random ones.
+        Components to start from, in place of random ones. These are near each other,
+        apart in random directions; with more features than rows, which random
+        directions say nothing of, the first of every two starts has random directions
+        times the covariance of the rows.
     warm_start : bool, default=False
         Start from the last solution; cold, unless `temperature` is a number. Where
         that was of the same X in this process, codes of its rows are kept.
@@ -220,7 +226,8 @@ class FactorialMixture(
     `annealing_iter` epochs goes in half as many more.
 
     Too hot, all components are best the same; noise keeps them apart. A fit whose
-    starts are all tempered warns of those that have not parted, or are nothing.
+    starts are all tempered warns of those that have not parted, or are nothing; any fit
+    warns where all are nothing.
 
     References
     ----------
@@ -351,7 +358,8 @@ class FactorialMixture(
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         CollapsedComponentWarning
-            If components are nothing, or the same, where all starts were tempered.
+            If all components are nothing; or some, or the same as others, where all
+            starts were tempered.
         UserWarning
             If `max_iter` is less than `annealing_iter`.
         """
@@ -390,15 +398,6 @@ class FactorialMixture(
             keep_sums=keep_sums,
         )
 
-    def _first_temperatures(self, warm):
-        """Return where each start's temperature begins, "auto" where the data say."""
-        highest, several = self.temperature, not warm
-        if self.tempering is None or (warm and highest == "auto"):
-            highest = 1.0
-        if several and self.n_init == "auto":
-            return [1.0, highest] if highest == "auto" else [highest]
-        return [highest] * (self.n_init if several else 1)
-
     def _temperature(self, highest, total_weight):
         """Return the temperature of an epoch, as a function of its number."""
         if highest == 1.0:
@@ -431,8 +430,8 @@ class FactorialMixture(
         warm = self.warm_start and hasattr(self, "components_")
         last = solvers.of_rows(self, given, "components_") if warm else None
         total, variance = data.total_weight, found.variance
-        temperatures = self._first_temperatures(warm)
-        left = iter(temperatures)
+        kinds = kinds_of_starts(self, data, warm)
+        left = iter(kinds)
         seen = data.n_units + (self.n_samples_seen_ if warm else 0)
 
         def describe(point, objective):
@@ -440,14 +439,14 @@ class FactorialMixture(
 
         def start(rng):
             model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
+            first, directions = next(left)
             if warm:
                 point, passes = resume(self, model, data, d, last), 0.0
                 if last is None:
                     point, passes = model.refill(point, data)
             else:
-                point = model.start(starting_parameters(self, found, rng), data)
-                passes = 0.0
-            first = next(left)
+                begun = starting_parameters(self, found, data, rng, directions)
+                point, passes = model.start(begun, data), 0.0
             if first == "auto":
                 at = point.parameters
                 first = starting_temperature(model, at, data, variance, rng)
@@ -455,32 +454,41 @@ class FactorialMixture(
             return solvers.Start(model, point, describe, passes, temperature)
 
         random_state = check_random_state(self.random_state)
-        with Progress(self, X, y, len(temperatures)) as progress:
+        with Progress(self, X, y, len(kinds)) as progress:
             best, attributes = solvers.run_starts(
                 self, start, plan, data, progress, random_state
             )
         warn_not_converged(self, best)
-        # Without tempering they are what the data do not need.
-        if 1.0 not in temperatures:
-            self._warn_vanished(best.point.parameters)
+        self._warn_vanished(best.point.parameters, [first for first, _ in kinds])
         vars(self).update(attributes)
         if not data.remote:
             model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
             point = model.pack(best.point)
             solvers.keep_of_rows(self, given, "components_", point)
 
-    def _warn_vanished(self, parameters):
+    def _warn_vanished(self, parameters, temperatures):
         vanished = np.flatnonzero(FactorialModel.vanished(parameters))
-        if vanished.size:
-            warnings.warn(
+        starts = "temperature='auto' and n_init='auto', which tries"
+        if FactorialModel.empty(parameters):
+            what = (
+                "All components of FactorialMixture are nothing: to this fit X is "
+                "noise alone. Where features outnumber rows, keep only as many as "
+                f"there are rows, those that vary the most. Leave {starts} several "
+                "kinds of starts. If components stay nothing, X has no parts, or too "
+                "few rows to tell."
+            )
+        elif vanished.size and 1.0 not in temperatures:
+            # Without tempering they are what the data do not need.
+            what = (
                 "After annealing some components of FactorialMixture are nothing, or "
                 "the same as another, within the deviation of the posterior: "
-                f"{', '.join(map(str, vanished))}. Leave temperature='auto' and "
-                "n_init='auto', which tries without annealing as well, or raise "
-                "annealing_iter; if they stay, take fewer components.",
-                CollapsedComponentWarning,
-                stacklevel=outside(),
+                f"{', '.join(map(str, vanished))}. Leave {starts} "
+                "without annealing as well, or raise annealing_iter; if they stay, "
+                "take fewer components."
             )
+        else:
+            return
+        warnings.warn(what, CollapsedComponentWarning, stacklevel=outside())
 
     @staticmethod
     def _attributes(point, dtype):

@@ -51,6 +51,9 @@ NO_IDS.flags.writeable = False
 # Two components are one where their difference is this small a part of them; noise of
 # JITTER parts then tells them apart.
 MERGED, JITTER = 1e-3, 0.1
+# A component is nothing below this part of its deviation. What rows bring to it, weak
+# as it may be, is of the order of the deviation; without any it is zero.
+NOTHING = 0.1
 # Temperatures at which the codes of new rows are found first, and sweeps at each.
 COOLING_STEPS, COOLING_SWEEPS = 10, 5
 
@@ -381,6 +384,13 @@ class FactorialModel(Averaging):
         gap = square[:, None] + square - 2.0 * products
         same = gap <= variance[:, None] + variance - 2.0 * spread
         return (square <= variance) | np.tril(same, -1).any(axis=1)
+
+    @staticmethod
+    def empty(parameters):
+        """Return whether all components are zero, to NOTHING of their deviation."""
+        square = np.square(parameters.means).sum(axis=1)
+        variance = parameters.means.shape[1] * np.diagonal(parameters.covariance)
+        return bool((square <= NOTHING**2 * variance).all())
 
     # What the solvers ask for
 

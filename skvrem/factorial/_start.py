@@ -1,8 +1,10 @@
 """Where a fit of the factorial mixture begins, and how it cools."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.cluster import kmeans_plusplus
 
 from skvrem.data import column_moments
 from skvrem.factorial._model import FactorialPoint
@@ -17,9 +19,14 @@ ACTIVATION, NOISE_SHARE = 0.3, 0.3
 LEAST_NOISE = 1e-6
 # Deviations that components start apart, in those of the rows.
 APART = 0.1
+# The part of a cluster's way from the mean that a component starts with: several are
+# active in a row, and the sum of whole ones would overshoot.
+NEAR = 0.3
 TILE_SIZE = 1 << 18
-# Rows, and numbers in them, that the first temperature is found from.
+# Rows, and numbers in them, that the first temperature and directions are found from.
 SAMPLE, SAMPLE_SIZE = 1000, 1 << 20
+# Rows for each component that directions are found from, however many features.
+FEWEST_ROWS = 5
 # A variance with an inverse.
 LEAST_VARIANCE = 1e-290
 
@@ -80,10 +87,45 @@ def _checked(data, mean, variance, dtype):
     return RowMoments(mean, variance)
 
 
-def starting_parameters(estimator, moments, rng):
+def kinds_of_starts(estimator, data, warm):
+    """Return the first temperature of each start, and where its directions are from.
+
+    Where features outnumber rows, what a row has along a random direction is little
+    beside what the values of a component cost, and all components vanish at once. So
+    every other start has directions of the rows there, and one more has clusters.
+
+    Parameters
+    ----------
+    estimator : FactorialMixture
+    data : source
+    warm : bool
+        Whether the one start is where the last fit has ended.
+
+    Returns
+    -------
+    kinds : list of tuple (float or "auto", {"isotropic", "rows", "clusters"})
+        None in place of directions where it is warm.
+    """
+    plain, temperature = estimator.tempering is None, estimator.temperature
+    highest = 1.0 if plain or (warm and temperature == "auto") else temperature
+    wide = data.n_features > data.total_weight and estimator.components_init is None
+    kinds = ["rows" if wide else "isotropic", "isotropic"]
+    if warm:
+        return [(highest, None)]
+    if estimator.n_init != "auto":
+        return [(highest, kinds[i % 2]) for i in range(estimator.n_init)]
+    if temperature != "auto":
+        return [(highest, kinds[0])]
+    hot = [] if plain else [(highest, kinds[1])]
+    return [(1.0, kinds[0]), *hot, *([(1.0, "clusters")] if wide else [])]
+
+
+def starting_parameters(estimator, moments, data, rng, directions="isotropic"):
     """Return parameters to start from: those given, and the rest from the moments.
 
-    Components start near the part of the mean that each would have if all were alike.
+    Components start near the part of the mean that each would have if all were alike,
+    apart in random directions: of one length each way, or longer where the rows vary
+    more (once through their covariance), or the first and part of the way to a cluster.
     """
     k, d = estimator.n_components, len(moments.mean)
     activation = estimator.activation_prior
@@ -97,8 +139,51 @@ def starting_parameters(estimator, moments, rng):
     means = check_given(estimator.components_init, "components_init", (k, d))
     if means is None:
         apart = APART * np.sqrt(moments.variance) * rng.standard_normal((k, d))
+        if directions != "isotropic":
+            seed = int(rng.integers(2**31 - 1))
+            rows, share = _apart_from(moments.mean, data, apart, seed)
+            if directions == "rows":
+                length = np.linalg.norm(apart)
+                rows /= np.sqrt(moments.variance)  # whose cubes are finite
+                apart = apart @ rows.T * share @ rows
+                apart *= length / (np.linalg.norm(apart) or 1.0)
+            else:
+                found = _clusters(rows, share, k, seed)
+                apart[: len(found)] += NEAR * found
         means = moments.mean / activation.sum() + apart
     return Parameters(means, None, activation, noise, float(spread))
+
+
+def _apart_from(mean, data, directions, seed):
+    """Return different rows less the mean, drawn at random, and their shares of weight.
+
+    In their order along one of the directions, and from a seed of its own: where all
+    rows are drawn, nothing tells weights from repetitions.
+    """
+    k, d = directions.shape
+    size = int(np.clip(SAMPLE_SIZE // d, FEWEST_ROWS * k, SAMPLE))
+    batch = data.sample(size, np.random.default_rng(seed))
+    rows = np.asarray(batch.rows[batch.index], np.float64)
+    rows -= mean
+    weight = batch.weight[batch.index] if batch.weight.size else np.ones(len(rows))
+    if not weight.any():  # all that were drawn may weigh nothing
+        weight = np.ones(len(rows))
+    order = np.argsort(rows @ directions[0])
+    order = order[weight[order] > 0.0]
+    same = [np.array_equal(rows[i], rows[j]) for i, j in pairwise(order)]
+    first = np.flatnonzero([True, *np.logical_not(same)])
+    share = np.add.reduceat(weight[order], first) / weight.sum()
+    return rows[order[first]], share
+
+
+def _clusters(rows, share, n_components, seed):
+    """Return means of the rows that are nearest to each of some that are far apart."""
+    n = min(n_components, len(rows))
+    centres, _ = kmeans_plusplus(rows, n, sample_weight=share, random_state=seed)
+    gaps = np.einsum("kd,kd->k", centres, centres) - 2.0 * rows @ centres.T
+    own = share * (np.argmin(gaps, axis=1) == np.arange(n)[:, None])
+    size = own.sum(axis=1)[:, None]
+    return np.where(size > 0.0, own @ rows / np.where(size > 0.0, size, 1.0), centres)
 
 
 def resume(estimator, model, data, n_features, last=None):
