@@ -9,9 +9,11 @@ The origin is the mean of the columns and u of their standard deviations, of whi
 .. math:: u_j \sim N(0, \omega^2), \qquad \frac{dL}{dc_j} = -T_a \sum_m E (a_m - \mu_a)
           (b_{mj} - \mu_j),
 
-L and T as in ``_model.py``: coefficients where columns have their means
-are what they are, and :math:`a_m - \mu_a` moves by :math:`b_{mj} - \mu_j`. So the model
-does not change where a constant is added to a column.
+L and T as in ``_model.py``: coefficients where columns have their means are what they
+are, and :math:`a_m - \mu_a` moves by :math:`b_{mj} - \mu_j`. So the model does not
+change where a constant is added to a column. The origin is where this ends; what is not
+known of it is in the marginal likelihood, by Laplace's method, and not in the posterior
+of coefficients, which is that given the origin.
 """
 
 from typing import NamedTuple
