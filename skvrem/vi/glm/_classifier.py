@@ -154,6 +154,14 @@ class BayesianLogisticRegression(
         With groups: medians of how far they lie from their mean, zero where they do
         not differ, and standard deviations of their logarithms.
     population_intercept_scale_, population_intercept_log_scale_std_ : float
+        The same of intercepts, of rows that lie at `population_origin_`.
+    population_origin_ : ndarray of shape (n_features,)
+        With groups: where a group's intercept and its slopes are independent given the
+        population, which is learnt; zero for features whose coefficients do not differ.
+        So intercepts at zero lie apart by the root of ``population_intercept_scale_**2
+        + sum((population_origin_ * population_scale_)**2)``, and have with a slope the
+        covariance ``-population_origin_ * population_scale_**2``. All else that is
+        said of intercepts is of features that are zero.
     log_marginal_likelihood_ : float
         With groups, in place of ``elbo_``: of the targets, by Laplace's method.
     solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
@@ -281,8 +289,8 @@ class BayesianLogisticRegression(
         size = data.n_features + self.fit_intercept
         return np.full(size, float(self.population_scale))
 
-    def _group_attributes(self, order, dtype, parts, **others):
-        found = super()._group_attributes(order, dtype, parts, **others)
+    def _group_attributes(self, rows, dtype, parts, **others):
+        found = super()._group_attributes(rows, dtype, parts, **others)
         # As scikit-learn's, of one row.
         for name in ("coef_", "coef_std_", "intercept_", "intercept_std_"):
             found[name] = np.atleast_1d(found[name])

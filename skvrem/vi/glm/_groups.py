@@ -39,8 +39,14 @@ from skvrem.vi.gaussian.nested._input import (
     widest,
 )
 from skvrem.vi.gaussian.nested._model import NestedPrior, Scales
+from skvrem.vi.gaussian.nested._model_origin import (
+    FARTHEST,
+    OriginModel,
+    seen_from,
+)
 from skvrem.vi.gaussian.nested._width import learned_width
 from skvrem.vi.glm._evidence import deviation_of_mode
+from skvrem.vi.glm._input import units_of_features
 from skvrem.vi.glm._model_groups import (
     Design,
     GroupBlocks,
@@ -64,6 +70,7 @@ OF_GROUPS = (
     "population_log_scale_std_",
     "population_intercept_scale_",
     "population_intercept_log_scale_std_",
+    "population_origin_",
     "log_marginal_likelihood_",
     "_group_state",
     "_grouped",
@@ -90,15 +97,22 @@ class OpenedGroups(NamedTuple):
     labels: np.ndarray
     counts: np.ndarray
 
-    def rows(self, order, q, at, n_groups):
+    def rows(self, order, q, at, n_groups, origin):
         """Return the rows for a model of groups of which these are the numbers at."""
         counts = np.zeros(n_groups, np.int64)
         counts[at] = self.counts
         if self.data.remote:
-            return GroupBlocks(self.data, counts, order, q)
+            return GroupBlocks(self.data, counts, order, q, origin)
         bounds = np.concatenate([[0], np.cumsum(counts)])
-        design = Design(self.data.rows, bounds, order, q)
+        design = Design(self.data.rows, bounds, order, q, origin)
         return GroupRows(design, self.targets, self.data.weight)
+
+
+def _origin_of(posterior):
+    """Return the origin of a posterior, whose older pickles have none."""
+    if posterior.origin is None:
+        return np.zeros(posterior.order.size)
+    return posterior.origin
 
 
 class ByGroup:
@@ -197,8 +211,10 @@ class ByGroup:
             now, labels = np.searchsorted(every, labels), every
             past = before["past"].spread(at, len(every))
             prior, order, q, scales = (before[name] for name in before["fixed"])
+            origin, units = _origin_of(self.posterior_), None
         else:
             order, q = self._order(X, data.n_features)
+            origin, units = self._start_of_origin(data, order, q)
             learned = self._learns_width and not stream
             learned = learned and among(self.prior_scale, ("learn",))
             one_of = self._prior_of(data, targets, learned)
@@ -210,7 +226,7 @@ class ByGroup:
                 return NestedPrior(centre, np.square(spread), np.log(scales), SPREAD)
 
             prior = prior_of(1.0) if learned else prior_of()
-        rows = opened.rows(order, q, now, len(labels))
+        rows = opened.rows(order, q, now, len(labels), origin)
         each = np.zeros(len(labels), int)
         each[now] = counts
         if go_on:
@@ -220,6 +236,9 @@ class ByGroup:
         given = data, targets, prior
         model = self._grouped_model(rows, *given, past, n_rows, go_on=go_on)
         point = self._group_start(model, data, targets, labels, go_on)
+        if units is not None:
+            model = OriginModel(model, *units)
+            point = model.placed(point)
         solver = solvers.QuasiNewton(self.tol)
         learn, near, passes = None, {}, 0.0
         if not go_on and learned:
@@ -227,7 +246,7 @@ class ByGroup:
             about = {"prior_of": prior_of, "features": features}
             learn = partial(learned_width, data=solvers.Whole(), **about)
         if not go_on and not self.warm_start and len(labels) >= MANY_GROUPS:
-            given = model, *given, n_rows, point, learn
+            given = model, units, *given, n_rows, point, learn
             near, point, passes = self._found_on_some(*given)
         if learn is not None:
             width, curvature, point, more = learn(model, point=point, **near)
@@ -241,17 +260,18 @@ class ByGroup:
             drawn = before["drawn"].spread(at, len(labels))
 
         def describe(point, objective, model=model):
-            found = model.posterior(point, drawn=drawn)
-            state = {"past": model.seen(point), "n_rows": n_rows}
+            here, place = model.at(point)
+            found = here.posterior(place, drawn=drawn)
+            state = {"past": here.seen(place), "n_rows": n_rows}
             if stream:
-                state["drawn"] = drawn or model.drawn(point, found, n_seen)
-            state["least"] = model.least_noise
+                state["drawn"] = drawn or here.drawn(place, found, n_seen)
+            state["least"] = here.least_noise
             state |= {"prior": prior, "order": order, "q": q, "scales": scales}
             state["fixed"] = "prior", "order", "q", "scales"
-            own = self._of_grouped_family(model, found, n_units / n_seen)
+            own = self._of_grouped_family(here, found, n_units / n_seen)
             return {
                 **self._group_attributes(
-                    order,
+                    here.rows,
                     dtype,
                     found,
                     groups_=labels,
@@ -367,16 +387,36 @@ class ByGroup:
         same = isinstance(last, VaryingPosterior) and np.array_equal(last.order, order)
         if same and last.q == model.q and last.parts.scales.size == model.n_scales:
             old = number_groups(labels, self.groups_)
-            mean = last.parts.mean[: model.q]
-            groups = np.where((old < 0)[:, None], mean, last.parts.groups[old])
-            return Point(Scales(last.parts.scales, last.parts.mean, groups))
+            mean, rows = last.parts.mean, model.rows
+            groups = np.where(
+                (old < 0)[:, None], mean[: model.q], last.parts.groups[old]
+            )
+            change = (rows.origin - _origin_of(last))[: model.q]
+            parts = seen_from(change, rows.intercept, mean, groups)
+            return Point(Scales(last.parts.scales, *parts))
         mean = prior.mean.copy()
         first = self._first_intercept(data, targets)
         if first is not None and self.fit_intercept:
             mean[np.argmax(order)] = first
         return model.start(None, mean, self._first_noise(data, targets))
 
-    def _found_on_some(self, model, data, targets, prior, n_rows, point, learn):
+    def _start_of_origin(self, data, order, q):
+        """Return an origin (p,), and the moments of columns if it is to be learnt."""
+        if q == 1 or not self.fit_intercept:
+            return np.zeros(order.size), None
+        given = zip(units_of_features(data), (0.0, 1.0), strict=True)
+        centre, deviation = (np.append(part, own)[order] for part, own in given)
+        origin, last = centre.copy(), None
+        if self.warm_start:
+            last = vars(self).get("posterior_")
+        if isinstance(last, VaryingPosterior) and np.array_equal(last.order, order):
+            # Of other rows it may lie anywhere.
+            reach = FARTHEST * deviation
+            origin = np.clip(_origin_of(last), centre - reach, centre + reach)
+        origin[q:] = 0.0
+        return origin, (centre, deviation)
+
+    def _found_on_some(self, model, units, data, targets, prior, n_rows, point, learn):
         """Return what some of the groups lead to.
 
         Returns
@@ -387,11 +427,13 @@ class ByGroup:
         passes : float
             Made over all rows.
         """
-        few, share = model.rows.some(ONE_IN)
+        few, share = model.at(point)[0].rows.some(ONE_IN)
         given = data, targets, prior, None, share * n_rows
         smaller = self._grouped_model(few, *given, go_on=False)
-        scales, mean, groups = point.parameters
-        start, near = Point(Scales(scales, mean, groups[::ONE_IN])), {}
+        if units is not None:
+            smaller = OriginModel(smaller, *units)
+        parameters, near = point.parameters, {}
+        start = Point(parameters._replace(groups=parameters.groups[::ONE_IN]))
         if learn is not None:
             width, curvature, found, passes = learn(smaller, point=start)
             near = {"at": width, "curvature": curvature}
@@ -408,15 +450,18 @@ class ByGroup:
                 rng=None,
             )
             found, passes = result.point, result.history[-1].passes
-        scales, mean, _ = found.parameters
-        groups = np.tile(mean[: model.q], (model.n_groups, 1))
-        return near, Point(Scales(scales, mean, groups)), share * passes
+        groups = np.tile(found.parameters.mean[: model.q], (model.n_groups, 1))
+        found = Point(found.parameters._replace(groups=groups))
+        return near, found, share * passes
 
-    def _group_attributes(self, order, dtype, parts, **others):
-        """Return the fitted attributes of a posterior."""
-        q = VaryingPosterior(parts, order)
+    def _group_attributes(self, rows, dtype, parts, **others):
+        """Return the fitted attributes of a posterior of rows."""
+        q = VaryingPosterior(parts, rows.order, rows.origin)
         scales, spread = q.population
         found = {"posterior_": q, **others}
+        origin = np.zeros(rows.order.size)
+        origin[rows.order] = rows.origin
+        found["population_origin_"] = self._columns(origin, 1, self)[0][0]
         split = {
             "coef": (q.mean, q.scale),
             "group_coef": (q.group_mean, q.group_scale),
@@ -483,11 +528,10 @@ class ByGroup:
 
         place (n_rows,) are numbers of the groups drawn; -1 is one new group.
         """
-        mean, scales, _, of_groups = draws
-        new = mean + scales * rng.standard_normal(mean.shape)
+        *_, of_groups, new = draws
         of_groups = np.concatenate([of_groups, new[:, None]], axis=1)
         coef, intercept = self._columns(of_groups, 1, self._of_fit)
-        z = np.empty((len(mean), len(rows), 1))
+        z = np.empty((len(new), len(rows), 1))
         parts = zip(z[..., 0], coef[..., 0, :], intercept[..., 0], strict=True)
         for out, own, constant in parts:
             out[:] = np.einsum("nj,nj->n", rows, own[place]) + constant[place]
@@ -495,7 +539,7 @@ class ByGroup:
 
     def _named(self, draws):
         """Return draws by their names."""
-        mean, scales, noise, groups = draws
+        mean, scales, noise, groups, _ = draws
         found = {}
         for name, part in (("", mean), ("group_", groups), ("population_", scales)):
             coef, intercept = self._columns(part, 1, self._of_fit)

@@ -2,8 +2,9 @@ r"""Loops over the rows of groups for the likelihood of a predictor a row.
 
 Rows of a group lie together, between two of `bounds`. The p coefficients of a row's
 predictor are q of its group and then those that groups share; `order` has the number of
-each one's column, and the number of columns for the intercept. A row has a target y, a
-number of trials n and an offset; its log-likelihood :math:`\ell` at the predictor
+each one's column, and the number of columns for the intercept; `origin` (p,), in that
+order, is taken from the columns. A row has a target y, a number of trials n and an
+offset; its log-likelihood :math:`\ell` at the predictor
 :math:`\eta`, but for what does not depend on it, is
 
 .. math:: y \eta - n \log(1 + e^\eta), \qquad y \eta - n e^\eta, \qquad
@@ -21,11 +22,11 @@ from skvrem.utils._jit import CONTRACT, kernel
 
 
 @kernel(fastmath=CONTRACT)
-def _open_row(X, i, order, x):
-    """Fill the row i in the order of the coefficients."""
+def _open_row(X, i, order, origin, x):
+    """Fill the row i, seen from the origin, in the order of the coefficients."""
     d = X.shape[1]
     for j in range(order.size):
-        x[j] = X[i, order[j]] if order[j] < d else 1.0
+        x[j] = X[i, order[j]] - origin[j] if order[j] < d else 1.0
 
 
 @kernel(fastmath=CONTRACT)
@@ -59,16 +60,16 @@ def _slopes(code, y, n, eta):
 
 @kernel(fastmath=CONTRACT)
 def fill_local(
-    X, order, y, trials, offset, code, bounds, first, last, Z, B,
+    X, order, origin, y, trials, offset, code, bounds, first, last, Z, B,
     value, gradient, hessian, cross, of_shared, within,
 ):  # fmt: skip
     """Fill log-likelihoods of groups first..last, their gradients and minus Hessians.
 
-    X (n, d), order (p,), y, trials (n,), offset (n,) or empty, bounds (n_groups + 1,);
-    coefficients Z (s, n_groups, q) and B (s, p - q) of s points at once; value
-    (s, n_groups), gradient (s, n_groups, q), hessian (s, n_groups, q, q), cross
-    (s, n_groups, q, p - q); of_shared (s, p - q) and within (s, p - q, p - q) are sums
-    over these groups.
+    X (n, d), order, origin (p,), y, trials (n,), offset (n,) or empty, bounds
+    (n_groups + 1,); coefficients Z (s, n_groups, q) and B (s, p - q) of s points at
+    once; value (s, n_groups), gradient (s, n_groups, q), hessian (s, n_groups, q, q),
+    cross (s, n_groups, q, p - q); of_shared (s, p - q) and within (s, p - q, p - q) are
+    sums over these groups.
     """
     n_points, _, q = Z.shape
     p = order.size
@@ -81,7 +82,7 @@ def fill_local(
             slope[:q] = 0.0
             curve[:q] = 0.0
             for i in range(bounds[m], bounds[m + 1]):
-                _open_row(X, i, order, x)
+                _open_row(X, i, order, origin, x)
                 eta = _predictor(x, Z[s, m], B[s], offset[i] if offset.size else 0.0)
                 one, by, bent, _ = _slopes(code, y[i], trials[i], eta)
                 total += one
@@ -124,8 +125,8 @@ def _variance(x, own, cross, shared):
 
 @kernel(fastmath=CONTRACT)
 def fill_skewness(
-    X, order, y, trials, offset, code, bounds, first, last, Z, B, own, cross, shared,
-    out, of_shared,
+    X, order, origin, y, trials, offset, code, bounds, first, last, Z, B, own, cross,
+    shared, out, of_shared,
 ):  # fmt: skip
     r"""Fill the gradient of tr(Sigma H) by coefficients of groups and shared ones.
 
@@ -143,7 +144,7 @@ def fill_skewness(
             for j in range(q):
                 out[s, m, j] = 0.0
             for i in range(bounds[m], bounds[m + 1]):
-                _open_row(X, i, order, x)
+                _open_row(X, i, order, origin, x)
                 eta = _predictor(x, Z[s, m], B[s], offset[i] if offset.size else 0.0)
                 bent = _slopes(code, y[i], trials[i], eta)[3]
                 bent *= _variance(x, own[s, m], cross[s, m], shared[s])
@@ -154,7 +155,9 @@ def fill_skewness(
 
 
 @kernel
-def fill_moments(X, order, place, mean, own, cross, shared, B, inner, a, v):
+def fill_moments(
+    X, order, origin, place, mean, own, cross, shared, B, inner, a, v
+):  # fmt: skip
     """Fill means a (n,) and variances v (n,) of the predictors of rows.
 
     place (n,) numbers of groups, of which mean (n_groups, q), own (n_groups, q, q) and
@@ -166,7 +169,7 @@ def fill_moments(X, order, place, mean, own, cross, shared, B, inner, a, v):
     x = np.ones(p)
     none, whole = np.zeros((0, 0)), np.zeros((0, p))
     for i in range(place.size):
-        _open_row(X, i, order, x)
+        _open_row(X, i, order, origin, x)
         m = place[i]
         if m >= 0:
             a[i] = _predictor(x, mean[m], B[q:], 0.0)

@@ -40,12 +40,16 @@ class Design(NamedTuple):
         Columns of the coefficients, those that differ first; d is the intercept's.
     q : int
         How many of them differ.
+    origin : ndarray of shape (p,)
+        Where columns are zero to the model, in the same order; zero for coefficients
+        that do not differ.
     """
 
     rows: np.ndarray
     bounds: np.ndarray
     order: np.ndarray
     q: int
+    origin: np.ndarray
 
 
 class Predictors:
@@ -78,9 +82,9 @@ class PredictorRows(Predictors):
     def __init__(self, design, code, y, trials, offset, constant=0.0):
         self.design, self.constant = design, constant
         self.n_rows, self.n_groups = len(design.rows), len(design.bounds) - 1
-        rows, bounds, order, self.q = design
+        rows, bounds, order, self.q, origin = design
         # Of one type to compile for, wherever they come from.
-        about = map(read_only, (rows, order, y, trials, offset))
+        about = map(read_only, (rows, order, origin, y, trials, offset))
         self._about = *about, code, bounds
 
     def _sum(self, kernel, outputs, sums, *given):
@@ -144,7 +148,16 @@ def rows_of(family, design, y, weight):
     return PredictorRows(design, LOGISTIC, w * y, w, offset)
 
 
-class GroupRows:
+class GroupColumns:
+    """What rows of groups are, wherever they lie: `order`, `q` and `origin`."""
+
+    @property
+    def intercept(self):
+        """Its place in the order of the coefficients, where there is one."""
+        return int(np.argmax(self.order))
+
+
+class GroupRows(GroupColumns):
     """Rows of groups in memory.
 
     Parameters
@@ -156,7 +169,7 @@ class GroupRows:
 
     def __init__(self, design, y, weight):
         self.design, self.y, self.weight = design, y, weight
-        self.order, self.q = design.order, design.q
+        self.order, self.q, self.origin = design.order, design.q, design.origin
         self.n_groups = len(design.bounds) - 1
 
     def likelihood(self, family):
@@ -182,8 +195,12 @@ class GroupRows:
         share = few[-1] / len(self.design.rows)
         return GroupRows(design, self.y[rows], weight), share
 
+    def seen_from(self, origin):
+        """Return the same rows with another origin."""
+        return GroupRows(self.design._replace(origin=origin), self.y, self.weight)
 
-class GroupBlocks:
+
+class GroupBlocks(GroupColumns):
     """Rows of groups that lie in blocks elsewhere, in any order; as `GroupRows`.
 
     Parameters
@@ -192,15 +209,15 @@ class GroupBlocks:
         Whose batches bring targets and numbers of groups.
     counts : ndarray of int of shape (n_groups,)
         Rows of all groups.
-    order, q : ndarray, int
+    order, q, origin : ndarray, int, ndarray
         As of `Design`.
     step : int, default=1
         Every so many groups are looked at.
     """
 
-    def __init__(self, data, counts, order, q, step=1):
+    def __init__(self, data, counts, order, q, origin, step=1):
         self.data, self.counts, self.order, self.q = data, counts, order, q
-        self.step = step
+        self.origin, self.step = origin, step
         self.n_groups = len(counts[::step])
 
     def likelihood(self, family):
@@ -213,24 +230,29 @@ class GroupBlocks:
 
     def some(self, step):
         """Return every `step`-th group, and their share of the rows."""
-        few = GroupBlocks(self.data, self.counts, self.order, self.q, step)
-        return few, self.counts[::step].sum() / self.counts.sum()
+        given = self.data, self.counts, self.order, self.q, self.origin
+        return GroupBlocks(*given, step), self.counts[::step].sum() / self.counts.sum()
+
+    def seen_from(self, origin):
+        """Return the same rows with another origin."""
+        given = self.data, self.counts, self.order, self.q
+        return GroupBlocks(*given, origin, self.step)
 
     def sum(self, function, *given):
         """Return the sum of a function of the `GroupRows` of blocks."""
-        about = self.n_groups, self.order, self.q, self.step
+        about = self.n_groups, self.order, self.q, self.origin, self.step
         return self.data.chunks().sum(partial(_of_block, about, function, given))
 
 
 def _of_block(about, function, given, batch):
     """Return what a function says of the rows of a block, those of a group together."""
-    n_groups, columns, q, step = about
+    n_groups, columns, q, origin, step = about
     order = np.argsort(batch.groups, kind="stable")
     if step > 1:
         order = order[batch.groups[order] % step == 0]
     bounds = np.searchsorted(batch.groups[order] // step, np.arange(n_groups + 1))
     weight = batch.weight[order] if batch.weight.size else batch.weight
-    design = Design(batch.rows[order], bounds, columns, q)
+    design = Design(batch.rows[order], bounds, columns, q, origin)
     return function(GroupRows(design, batch.targets[order], weight), *given)
 
 
@@ -283,6 +305,7 @@ class GroupedModel(NestedModel):
     family : Logistic, PoissonCounts, OverdispersedCounts or GaussianNoise
     rows : GroupRows or GroupBlocks
     prior : NestedPrior
+        Of rows whose origin is zero.
     past : Quadratic, default=None
         What other rows have said.
     fitted : callable, default=None
@@ -303,7 +326,8 @@ class GroupedModel(NestedModel):
         n_rows=0.0,
         least_noise=None,
     ):
-        self.family, self.rows = family, rows
+        self.family, self.rows, self.of_zero = family, rows, prior
+        prior = prior.seen_from(rows.origin, rows.intercept)
         self.fitted, noise, self.sums = fitted, {}, None
         of_rows = rows.likelihood(family)
         if isinstance(family, GaussianNoise):
@@ -319,17 +343,37 @@ class GroupedModel(NestedModel):
 
     def of_prior(self, prior):
         """Return the model with another prior."""
-        model = copy(self)
-        model.prior, model._known = prior, (None, None)
+        model, rows = copy(self), self.rows
+        model.of_zero, model._known = prior, (None, None)
+        model.prior = prior.seen_from(rows.origin, rows.intercept)
         return model
+
+    def seen_from(self, origin):
+        """Return the model of the same rows with another origin."""
+        model, at = copy(self), self.rows.intercept
+        model.rows = self.rows.seen_from(origin)
+        change = (origin - self.rows.origin)[: self.q], at
+        if self.sums is None:
+            model.likelihood = model.rows.likelihood(self.family)
+        else:
+            model.likelihood = self.likelihood.seen_from(*change)
+            model.sums = self.sums.seen_from(*change)
+        if self.past is not None:
+            model.past = self.past.seen_from(*change)
+        return model.of_prior(self.of_zero)
+
+    def at(self, point):
+        """Return itself and the point, as `OriginModel` returns what it is there."""
+        return self, point
 
     def refined(self, point):
         """Return the model with the best family at a point, None where it is known."""
         if self.fitted is None:
             return None
-        posterior = VaryingPosterior(self.posterior(point, False), self.rows.order)
+        about = self.rows.order, self.rows.origin
+        posterior = VaryingPosterior(self.posterior(point, False), *about)
         family = self.fitted(self.rows.slope(posterior))
-        return GroupedModel(family, self.rows, self.prior, self.past, self.fitted)
+        return GroupedModel(family, self.rows, self.of_zero, self.past, self.fitted)
 
     def seen(self, point):
         """Return what all rows say of groups, as the past of those to come.
@@ -348,15 +392,48 @@ class VaryingPosterior(NamedTuple):
         Means and covariances of all of them and of the logarithms of the scales.
     order : ndarray of int64 of shape (p,)
         Columns of the coefficients, those that differ by group first.
+    origin : ndarray of shape (p,), default=None
+        As of `Design`, which `parts` are of; None is zero. All that is said of
+        intercepts is of rows whose columns are zero, but for the population's scale,
+        which is of rows at the origin.
     """
 
     parts: Parts
     order: np.ndarray
+    origin: np.ndarray | None = None
 
     @property
     def q(self):
         """How many coefficients differ by group."""
         return self.parts.groups.shape[1]
+
+    @property
+    def _place(self):
+        """The intercept's place, and what it is where columns are zero, of all (p,)."""
+        if self.origin is None or not self.origin.any():
+            return None
+        at = int(np.argmax(self.order))
+        axis = -self.origin
+        axis[at] = 1.0
+        return at, axis
+
+    def _at_zero(self, values):
+        """Return coefficients (..., p) with the intercept where columns are zero."""
+        if self._place is None:
+            return values
+        at, axis = self._place
+        values = np.array(values)
+        values[..., at] = values @ axis
+        return values
+
+    def _variances(self, covariance):
+        """Return variances (..., r) of the same, of covariances (..., r, r)."""
+        found = np.array(np.diagonal(covariance, axis1=-2, axis2=-1))
+        if self._place is not None:
+            at, axis = self._place
+            axis = axis[: found.shape[-1]]
+            found[..., at] = np.maximum(covariance @ axis @ axis, 0.0)
+        return found
 
     def _unordered(self, values):
         """Return values (..., p), or (..., q) and zeros, by column."""
@@ -367,12 +444,13 @@ class VaryingPosterior(NamedTuple):
     @property
     def mean(self):
         """Of the coefficients that groups share and of the population's means, (p,)."""
-        return self._unordered(self.parts.mean)
+        return self._unordered(self._at_zero(self.parts.mean))
 
     @property
     def scale(self):
         """Standard deviations of the same, (p,)."""
-        variance = np.diagonal(self.parts.covariance)[: self.order.size]
+        p = self.order.size
+        variance = self._variances(self.parts.covariance[:p, :p])
         return self._unordered(np.sqrt(variance))
 
     @property
@@ -396,13 +474,13 @@ class VaryingPosterior(NamedTuple):
         shared = np.broadcast_to(
             self.parts.mean[q:], (len(groups), len(self.order) - q)
         )
-        return self._unordered(np.hstack([groups, shared]))
+        return self._unordered(self._at_zero(np.hstack([groups, shared])))
 
     @property
     def group_scale(self):
         """Their standard deviations, (n_groups, p)."""
         q, p = self.q, self.order.size
-        own = np.diagonal(self.parts.of_groups, axis1=1, axis2=2)
+        own = self._variances(self.parts.of_groups)
         shared = np.diagonal(self.parts.covariance)[q:p]
         shared = np.broadcast_to(shared, (len(own), p - q))
         return self._unordered(np.sqrt(np.hstack([own, shared])))
@@ -421,7 +499,9 @@ class VaryingPosterior(NamedTuple):
         shared = np.ascontiguousarray(parts.covariance[:p, :p])
         cross = np.ascontiguousarray(parts.coupling[:, :, q:p])
         of_groups = parts.groups, parts.of_groups, cross, shared
-        about = read_only(rows), self.order, place, *of_groups, parts.mean, inner
+        origin = np.zeros(p) if self.origin is None else self.origin
+        about = read_only(rows), self.order, read_only(origin), place
+        about += *of_groups, parts.mean, inner
         kernels.fill_moments(*about, a, v)
         return a, np.maximum(v, 0.0)
 
@@ -442,6 +522,8 @@ class VaryingPosterior(NamedTuple):
         noise : ndarray of shape (n_samples, h - q)
             Where it is learnt, of one number.
         groups : ndarray of shape (n_samples, n_groups, p)
+        new : ndarray of shape (n_samples, p)
+            Of a group that has not been seen.
         """
         q = self.q
         mean, scales, groups = self.parts.sample(n_samples, rng)
@@ -449,5 +531,9 @@ class VaryingPosterior(NamedTuple):
         shared = np.broadcast_to(mean[:, None, q:], many)
         whole = np.concatenate([groups, shared], axis=2)
         spread, noise = np.exp(scales[:, :q]), np.exp(scales[:, q:])
-        coefficients = self._unordered(mean), self._unordered(spread)
-        return *coefficients, noise, self._unordered(whole)
+        new = mean.copy()
+        new[:, :q] += spread * rng.standard_normal(spread.shape)
+        mean, whole, new = (
+            self._unordered(self._at_zero(part)) for part in (mean, whole, new)
+        )
+        return mean, self._unordered(spread), noise, whole, new

@@ -169,6 +169,14 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         With groups: medians of how far they lie from their mean, zero where they do
         not differ, and standard deviations of their logarithms.
     population_intercept_scale_, population_intercept_log_scale_std_ : float
+        The same of intercepts, of rows that lie at `population_origin_`.
+    population_origin_ : ndarray of shape (n_features,)
+        With groups: where a group's intercept and its slopes are independent given the
+        population, which is learnt; zero for features whose coefficients do not differ.
+        So intercepts at zero lie apart by the root of ``population_intercept_scale_**2
+        + sum((population_origin_ * population_scale_)**2)``, and have with a slope the
+        covariance ``-population_origin_ * population_scale_**2``. All else that is
+        said of intercepts is of features that are zero.
     log_marginal_likelihood_ : float
         With groups, in place of ``elbo_``: of the targets, by Laplace's method.
     solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
@@ -610,8 +618,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         square = np.square((targets - z[..., 0]) / noise)
         return -0.5 * (square + np.log(2.0 * np.pi * noise**2))
 
-    def _group_attributes(self, order, dtype, parts, **others):
-        found = super()._group_attributes(order, dtype, parts, **others)
+    def _group_attributes(self, rows, dtype, parts, **others):
+        found = super()._group_attributes(rows, dtype, parts, **others)
         for name in ("intercept_", "intercept_std_"):
             found[name] = float(found[name])
         return found

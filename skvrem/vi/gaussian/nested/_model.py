@@ -93,12 +93,54 @@ class NestedPrior(NamedTuple):
     log_scale : ndarray of shape (q,)
         Means of the logarithms of the population's scales.
     log_scale_std : float
+    precision : ndarray of shape (p, p), default=None
+        Of the same as `variance`, where they are not independent.
     """
 
     mean: np.ndarray
     variance: np.ndarray
     log_scale: np.ndarray
     log_scale_std: float
+    precision: np.ndarray | None = None
+
+    @property
+    def log_det(self):
+        """Log-determinant of S_0."""
+        if self.precision is None:
+            return float(np.log(self.variance).sum())
+        return -float(np.linalg.slogdet(self.precision)[1])
+
+    @property
+    def whole_precision(self):
+        """The inverse of S_0, (p, p)."""
+        if self.precision is None:
+            return np.diag(1.0 / self.variance)
+        return self.precision
+
+    def pull(self, mean):
+        """Return the gradient of the log-density at means (..., p)."""
+        away = self.mean - mean
+        return away / self.variance if self.precision is None else away @ self.precision
+
+    def seen_from(self, origin, at):
+        """Return the same prior, of independent means, of rows with another origin.
+
+        Parameters
+        ----------
+        origin : ndarray of shape (p,)
+            Of the columns, zero for the intercept's.
+        at : int
+            The place of the intercept.
+        """
+        if not origin.any():
+            return self
+        mean, variance = self.mean.copy(), self.variance.copy()
+        mean[at] += origin @ mean
+        variance[at] += np.square(origin) @ variance
+        back = np.eye(len(origin))
+        back[at] -= origin
+        precision = back.T @ (back / self.variance[:, None])
+        return self._replace(mean=mean, variance=variance, precision=precision)
 
 
 class Scales(NamedTuple):
@@ -192,8 +234,8 @@ class NestedModel(PlainModel):
         T = np.exp(-2.0 * log_tau)
         square = np.square(groups - mean[:, None, : self.q]).sum(axis=1)
         of_groups = (-self.n_groups * log_tau - 0.5 * T * square).sum(axis=1)
-        ratio = np.square(mean - prior.mean) / prior.variance
-        return of_groups - 0.5 * (ratio + np.log(prior.variance)).sum(axis=1)
+        square = ((prior.mean - mean) * prior.pull(mean)).sum(axis=1)
+        return of_groups - 0.5 * (square + prior.log_det)
 
     def settle(self, scales, mean, groups):
         """Return the `Modes` given scales (s, h), found from such coefficients."""
@@ -205,8 +247,7 @@ class NestedModel(PlainModel):
         for step in range(STEPS + 1):
             modes = self._modes(scales, mean, groups, local)
             pull = T * modes.away
-            of_groups, of_mean = local.gradient - pull, (prior.mean - mean)
-            of_mean = of_mean / prior.variance
+            of_groups, of_mean = local.gradient - pull, prior.pull(mean)
             of_mean[:, :q] += pull.sum(axis=1)
             of_mean[:, q:] += local.of_shared
             by_groups, by_mean = (
@@ -248,7 +289,7 @@ class NestedModel(PlainModel):
             taken = np.einsum("smjl,smjr->slr", local.cross, towards)
             S[:, q:, q:] = local.within_shared - taken
         S = 0.5 * (S + S.swapaxes(1, 2))
-        S.reshape(len(S), p * p)[:, :: p + 1] += 1.0 / self.prior.variance
+        S += self.prior.whole_precision
         of_mean = np.linalg.inv(S)
         return Modes(scales, mean, groups, inverses, of_mean, np.nan, local)
 
@@ -421,7 +462,7 @@ class NestedModel(PlainModel):
         of_shared += local.within_shared @ by_shared
         gain = (by_groups * (local.gradient - 0.5 * bent)).sum()
         gain += by_shared @ (local.of_shared - 0.5 * of_shared)
-        level, back = float(local.value + gain), (mean - prior.mean) / prior.variance
+        level, back = float(local.value + gain), -prior.pull(mean)
         rest = local.hessian, back[q:], local.cross, local.within_shared
         return Quadratic(at, mean[q:], level, pull, *rest)
 

@@ -111,6 +111,27 @@ class Quadratic(NamedTuple):
         names = "at", "gradient", "hessian", "cross"
         return self._replace(**{name: wide(getattr(self, name)) for name in names})
 
+    def seen_from(self, change, intercept):
+        """Return it of rows whose origin has changed.
+
+        Parameters
+        ----------
+        change : ndarray of shape (q,)
+            Of the columns, zero for the intercept's.
+        intercept : int
+            Its place.
+        """
+        ahead = np.eye(len(change))
+        ahead[intercept] += change
+        back = np.eye(len(change))
+        back[intercept] -= change
+        return self._replace(
+            at=self.at @ ahead.T,
+            gradient=self.gradient @ back,
+            hessian=back.T @ self.hessian @ back,
+            cross=back.T @ self.cross,
+        )
+
     def plus(self, other):
         """Return the sum with another of the same groups, about where this is."""
         there = other.local(self.at[None], self.shared_at[None])
