@@ -14,6 +14,7 @@ mean of a set for one observation. What is shown is how far the share is from 0.
 - Groups: three classes, ten rows a group, two features, independent or with a
   correlation of 0.8; means and logarithms of scales of the population are N(0, 1), as
   the prior has it; contrasts are differences of two classes' coefficients.
+- Few rows: two classes, two to ten rows a group; intercepts have a deviation of 2.
 """
 
 import warnings
@@ -270,3 +271,31 @@ def varying(run, family, n_groups):
 
     for row in rows(run, f"{family}, {n_groups} groups, varying", simulate):
         yield row._replace(target=0.06 if row.key == "log scales" else CLOSE)
+
+
+@group({f"{each}-rows": (each,) for each in (2, 4, 10)})
+def few_rows(run, each):
+    """Two classes by group, of few rows each, intercepts 2 apart: the scale found."""
+    b, tau, n_groups = np.array([0.0, 1.0]), 2.0, 600
+    scales = []
+
+    def simulate(rng):
+        place = np.repeat(np.arange(n_groups), each)
+        X = rng.normal(size=(place.size, 1))
+        eta = b[0] + tau * rng.normal(size=n_groups)[place] + b[1] * X[:, 0]
+        y = (rng.random(eta.size) < 1.0 / (1.0 + np.exp(-eta))).astype(int)
+        model = BayesianLogisticRegression().fit(X, y, groups=place)
+        scale = model.population_intercept_scale_
+        spread = model.population_intercept_log_scale_std_
+        scales.append(scale)
+        sd = np.append(model.intercept_std_, model.coef_std_)
+        return {
+            "means": inside(b, around(np.append(model.intercept_, model.coef_), sd)),
+            "log scale": inside(np.log(tau), around(np.log(scale), spread)),
+        }
+
+    for row in rows(run, f"{n_groups} groups of {each} rows", simulate, sets=100):
+        found = f"; scales of {np.mean(scales):.2f} for {tau:g}"
+        yield row._replace(
+            note=row.note + found if row.key == "log scale" else row.note
+        )
