@@ -7,7 +7,8 @@ from scipy import sparse
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import as_source
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
-from skvrem.vi.glm._span import Span
+from skvrem.vi.glm._evidence import Evidence, squares_of
+from skvrem.vi.glm._span import Span, in_coordinates
 
 N, P = 12, 20
 
@@ -116,3 +117,37 @@ def test_warm_starts_and_streams_go_on(rng):
 def test_rows_too_large_for_a_basis_are_told_of():
     with pytest.raises(ValueError, match=r"the scale of the prior.*StandardScaler"):
         BayesianGLMRegressor().fit(np.full((3, 40), 1e150), [2.0, 4.0, 1.0])
+
+
+@pytest.mark.parametrize("as_rows", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_evidence_of_coordinates_is_that_of_coefficients(
+    intercept, weighted, as_rows, rng
+):
+    X, y = rng.normal(size=(N, P)), 3.0 + rng.normal(size=N)
+    X[:, 3] = 0.0
+    X[4] = X[5]  # fewer coordinates than rows
+    weight = rng.uniform(0.5, 2.0, N) if weighted else None
+    mean, scale = np.zeros(P), rng.uniform(0.5, 2.0, P)
+    if intercept:
+        mean, scale = np.append(mean, 2.0), np.append(scale, 30.0)
+    prior = MeanField(mean, scale)
+    data = as_source(as_rows(X), weight)
+    own, of_own = in_coordinates(data, prior)
+    of_rows = Evidence(squares_of(data, y, prior, intercept), prior.precision)
+    same = of_own(prior)
+    of_own_rows = Evidence(squares_of(own, y, same, intercept), same.precision)
+    assert own.n_features == N
+    for variance in (1e-3, 0.5, 20.0):
+        found = of_own_rows.at(variance) - of_own_rows.at(1.0)
+        assert found == pytest.approx(of_rows.at(variance) - of_rows.at(1.0))
+        assert of_own_rows.freedom(variance) == pytest.approx(of_rows.freedom(variance))
+    assert of_own_rows.noise() == pytest.approx(of_rows.noise())
+    # Of a prior that is wider for the features, and not for an intercept.
+    wider = MeanField(mean, np.append(3.0 * scale[:P], scale[P:]))
+    squares = squares_of(own, y, same, intercept)
+    of_own_rows = Evidence(squares, of_own(wider).precision)
+    of_rows = Evidence(squares_of(data, y, prior, intercept), wider.precision)
+    assert of_own_rows.noise() == pytest.approx(of_rows.noise())
+    assert of_own_rows.width(1.0) == pytest.approx(of_rows.width(1.0))

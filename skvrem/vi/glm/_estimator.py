@@ -58,7 +58,7 @@ from skvrem.vi.glm._input import (
     warn_unseen,
 )
 from skvrem.vi.glm._memory import FEW, Gram, Memory
-from skvrem.vi.glm._span import Span, in_own_basis
+from skvrem.vi.glm._span import Span, in_coordinates
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # Draws of coefficients at once, for the shape of the importance weights.
@@ -383,17 +383,13 @@ class GaussianPosterior(
         base, intercept = prior_of(1.0), self.fit_intercept
         size = FULL_RANK // k - intercept
         rows, weight, targets = drawn_rows(data, targets, size, rng)
-        rows = in_own_basis(rows, base.scale[: data.n_features])
-        some = as_source(rows, weight)
+        some, of_coordinates = in_coordinates(as_source(rows, weight), base)
 
         def prior_in_span(width):
-            one, same = prior_of(width), np.full(len(rows), width)
-            of_others = one.mean[data.n_features :], one.scale[data.n_features :]
-            mean = np.append(np.zeros(len(rows)), of_others[0])
-            return MeanField(mean, np.append(same, of_others[1]))
+            return of_coordinates(prior_of(width))
 
         prior = of_predictors(prior_in_span(1.0), k)
-        family = self._family(self, len(rows), len(rows))
+        family = self._family(self, some.n_units, some.n_units)
         about = family, targets, prior, some.total_weight, intercept
         model = model_of(some, *about, "full")
         start = model.start(self._first_mean(model, some, prior), some, rng)

@@ -42,6 +42,7 @@ from skvrem.vi.glm._evidence import (
 from skvrem.vi.glm._input import few_in_memory, open_blocks, units_of_features
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
+from skvrem.vi.glm._span import in_coordinates
 
 COUNTS = "poisson", "negative-binomial"
 # Prior standard deviations of standardised coefficients, in those of the targets.
@@ -507,10 +508,14 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if self.family != "gaussian":
             return prior
         scale, df, learned = self.noise_scale, np.inf, self.noise_scale == "learn"
+        own, of_own = data, lambda same: same
+        if isinstance(prior, MeanField) and data.n_units < prior.n_dim:
+            # The same evidence, of as many coordinates as rows.
+            own, of_own = in_coordinates(data, prior)
         if learned or prior_of:
-            sums = squares_of(data, targets, prior, self.fit_intercept)
+            sums = squares_of(own, targets, of_own(prior), self.fit_intercept)
         if prior_of:
-            precision, of_features = prior.precision, sums
+            precision, of_features = of_own(prior).precision, sums
             if self.fit_intercept:  # nothing is known of it, whatever the width
                 precision = precision[:-1, :-1]
                 of_features = sums.without_intercept()
@@ -518,7 +523,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             times = Evidence(of_features, precision).width(WIDE, known)
             prior = prior_of(times * WIDE)
         if learned:
-            evidence = Evidence(sums, prior.precision)
+            evidence = Evidence(sums, of_own(prior).precision)
             variance = evidence.noise()
             df = evidence.freedom(variance)
             if n_seen:
