@@ -494,8 +494,9 @@ class GaussianPosterior(
 
     # The posterior
 
-    #: Degrees of freedom of the posterior: that of a known dispersion is Gaussian.
-    _df = np.inf
+    def _scale_and_df(self, posterior):
+        """Return what scales coefficients, and degrees of freedom of Student's t."""
+        return posterior.scale, np.inf  # a normal's, as of a known dispersion
 
     def _sample(self, n_samples, rng):
         """Return draws (n_samples, D), and factors of the dispersion (n_samples, 1)."""
@@ -707,9 +708,10 @@ class GaussianPosterior(
         q, names, columns = self.posterior_, self._names(), {}
         if self._of_fit.fit_intercept:
             names.append("intercept")
-        moments = (part.reshape(-1, len(names)) for part in (q.mean, q.scale))
+        scale, df = self._scale_and_df(q)
+        moments = (part.reshape(-1, len(names)) for part in (q.mean, scale))
         for label, mean, scale in zip(self._labels(), *moments, strict=True):
-            columns |= interval_columns(mean, scale, label, self._df)
+            columns |= interval_columns(mean, scale, label, df)
         columns |= self._more_columns()
         kind = type(q).__name__
         facts = {"elbo": self.elbo_} if hasattr(self, "elbo_") else {}

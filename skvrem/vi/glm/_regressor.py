@@ -42,6 +42,7 @@ from skvrem.vi.glm._evidence import (
 from skvrem.vi.glm._input import few_in_memory, open_blocks, units_of_features
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
+from skvrem.vi.glm._noise import LearntNoise
 from skvrem.vi.glm._span import in_coordinates
 
 COUNTS = "poisson", "negative-binomial"
@@ -89,8 +90,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' standard deviation. What is
-        not known of it widens all standard deviations and intervals, which are those of
-        Student's t.
+        not known of it widens standard deviations and intervals, which are those of
+        Student's t; what is the prior's, as rows do not tell, keeps its width.
     concentration : float or "learn", default="learn"
         Of "negative-binomial", whose variance is mean + mean^2 / concentration.
         "learn": that of the highest bound.
@@ -147,8 +148,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     noise_scale_ : float
         Of "gaussian".
     noise_df_ : float
-        Of "gaussian": degrees of freedom of the posterior where the noise is learnt,
-        else infinity.
+        Of "gaussian": degrees of freedom of the noise where it is learnt, which are
+        those of coefficients that rows tell all of; else infinity.
     concentration_ : float
         Of "negative-binomial".
     prior_scale_ : ndarray of shape (n_features,)
@@ -558,9 +559,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def _attributes(self, posterior, k, dtype):
         fitted = super()._attributes(posterior, k, dtype)
-        wider = deviation(self._df)
-        coef, intercept = fitted["coef_std_"], fitted["intercept_std_"]
-        fitted |= {"coef_std_": wider * coef, "intercept_std_": wider * intercept}
+        scale, df = self._scale_and_df(posterior)
+        coef, intercept = self._columns(deviation(df) * scale, k, self)
+        fitted |= {"coef_std_": coef, "intercept_std_": intercept}
         for name in ("coef_", "coef_std_"):
             fitted[name] = fitted[name][0].astype(dtype, copy=False)
         for name in ("intercept_", "intercept_std_"):
@@ -575,13 +576,28 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return np.inf  # what is not known of the noise is in the covariances
         return vars(self).get("noise_df_", np.inf)
 
+    def _learnt_noise(self, posterior):
+        """Return the `LearntNoise` of a posterior, None where the noise is known."""
+        if not np.isfinite(self._df):
+            return None
+        scale, mean = self.prior_scale_, np.zeros(self.prior_scale_.size)
+        if posterior.n_dim > scale.size:
+            scale = np.append(scale, self.intercept_prior_scale_)
+            mean = np.append(mean, self.intercept_prior_mean_)
+        return LearntNoise(posterior, MeanField(mean, scale), self._df)
+
+    def _scale_and_df(self, posterior):
+        noise = self._learnt_noise(posterior)
+        if noise is None:
+            return super()._scale_and_df(posterior)
+        variance, df = noise.of_coefficients()
+        return np.sqrt(variance), df
+
     def _sample(self, n_samples, rng):
-        draws, times = super()._sample(n_samples, rng)
-        if np.isfinite(self._df):
-            times = self._df / rng.chisquare(self._df, (n_samples, 1))
-            mean = self.posterior_.mean
-            draws = mean + np.sqrt(times) * (draws - mean)
-        return draws, times
+        noise = self._learnt_noise(self.posterior_)
+        if noise is None:
+            return super()._sample(n_samples, rng)
+        return noise.draws(n_samples, rng)
 
     def _draw_targets(self, model, draws, times, data, offset, rng):
         found = super()._draw_targets(model, draws, times, data, offset, rng)
