@@ -41,7 +41,7 @@ from skvrem.vi.gaussian._guards import (
 from skvrem.vi.gaussian._minibatch import TakesSteps, check_steps, steps_of
 from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
 from skvrem.vi.gaussian._model_families import GaussianNoise
-from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
 from skvrem.vi.gaussian._plan import (
     FULL_RANK,
@@ -289,7 +289,9 @@ class GaussianPosterior(
             complete = again and memory.kept.n_seen == seen
             alone = complete or (None if again or data.n_units < FEW else False)
         model_of = partial(self._model, alone=alone)
-        plan = plan_fit(self, prior.n_dim, family.n_predictors)
+        spans = self._in_span(data, prior)
+        size = data.n_units if spans else prior.n_dim
+        plan = plan_fit(self, size, family.n_predictors)
         rng = as_generator(self.random_state)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
         k, weight = family.n_predictors, data.total_weight
@@ -317,15 +319,19 @@ class GaussianPosterior(
         posterior_of = model.posterior
         if last is not None and last.n_dim != prior.n_dim:
             last = None
-        if plan.posterior == "fullrank" and not go_on and data.n_units < p:
+        few = data.n_units < p and not go_on
+        if plan.posterior == "fullrank" and (few or spans):
             span = Span(data, one, intercept)
             rows, mean, near = span.data, span.means(mean), None
+            if isinstance(last, LowRank):  # no digit of it may be left in the span
+                last = None
             last = None if last is None else span.project(last, k)
             given = family, targets, span.prior(k), weight, False
             model = model_of(rows, *given, *kind)
 
             def posterior_of(parameters):
-                return span.lift(model.posterior(parameters), k)
+                q = model.posterior(parameters)
+                return span.lift_low(q) if spans else span.lift(q, k)
 
         point = None if last is None else model.point_of(last)
         if isinstance(memory, Memory) and prior is memory.prior:
@@ -394,6 +400,13 @@ class GaussianPosterior(
         model = model_of(some, *about, "full")
         start = model.start(self._first_mean(model, some, prior), some, rng)
         return width_of_prior(model, some, start, prior_in_span)[0]
+
+    def _in_span(self, data, prior):
+        """Whether there is a posterior of more coefficients than a full rank is for.
+
+        As the prior less a rank, that of the rows.
+        """
+        return False
 
     @staticmethod
     def _better(model, rows, *points):
@@ -611,11 +624,14 @@ class GaussianPosterior(
         self._check_no_groups(groups)
         data = as_source(checked(self, X, accept_sparse="csr"))
         model = self._posterior_model(data.n_units)
-        parameters = model.point_of(self.posterior_).parameters
+        point, less = model.point_of(self.posterior_), self.posterior_
 
         def evaluate(chunk):
             batch = data.batch(*chunk)
-            moments = model.predictors(parameters, batch)
+            if point is None:
+                moments = model.predictors_less(less, batch)
+            else:
+                moments = model.predictors(point.parameters, batch)
             return answer(*moments, model.family, model, batch)
 
         return in_chunks(self, evaluate, data.n_units)

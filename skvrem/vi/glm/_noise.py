@@ -24,6 +24,8 @@ from skvrem.vi.gaussian._model_posterior import FullRank
 
 # Variance of a logarithm below which nothing is unknown.
 LEAST = 1e-30
+# What numbers that are the same differ by at most.
+ROUNDING = 1e-12
 
 
 def log_variance(df):
@@ -73,8 +75,11 @@ class LearntNoise:
         sign = getattr(q, "sign", np.zeros(0))
         C, left = np.diag(sign), own * precision
         inner = C - (sign[:, None] * (U.T @ (U * precision[:, None]))) * sign
-        C = np.block([[inner, -C], [-C, np.zeros_like(C)]])
-        U = np.column_stack([U, left[:, None] * U])
+        if np.ptp(left) < ROUNDING:  # the diagonal is that of the prior
+            C = inner - 2.0 * left.mean() * C
+        else:
+            U = np.column_stack([U, left[:, None] * U])
+            C = np.block([[inner, -C], [-C, np.zeros_like(C)]])
         own = own * (1.0 - left)
         return (own, U, C), own + _quadratic(U, C)
 

@@ -19,13 +19,14 @@ from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._validation import among, check_magnitude, check_weight
 from skvrem.vi.gaussian._answers import deviation
 from skvrem.vi.gaussian._guards import check_moments, checked, feature_scales
-from skvrem.vi.gaussian._minibatch import MinibatchSteps
+from skvrem.vi.gaussian._minibatch import MinibatchSteps, steps_of
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     OverdispersedCounts,
     PoissonCounts,
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._plan import FULL_RANK, takes_sparse_rows
 from skvrem.vi.glm import _inference
 from skvrem.vi.glm._counts import (
     ConcentrationModel,
@@ -50,8 +51,9 @@ COUNTS = "poisson", "negative-binomial"
 WIDE = 2.5
 # Median of the prior of the population's scales, in the same unit.
 SOME = 0.5
-# Coefficients up to which a stream keeps sums of squares and products.
-MOST_IN_GRAM = 1000
+# Coefficients up to which a stream keeps sums of squares and products; numbers up to
+# which, beyond, it keeps its rows, and sparse ones are made dense.
+MOST_IN_GRAM, MOST_IN_SPAN = 1000, 100_000_000
 
 
 def _targets_of_block(estimator, columns):
@@ -115,8 +117,12 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
         "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
-        by minibatches it is "meanfield". The standard deviations of "meanfield" are
-        too small where features are correlated, and so are its intervals. With groups
+        by minibatches it is "meanfield". Of "gaussian", up to 1,000 rows that are fewer
+        than coefficients have the exact posterior at any number of these: what rows
+        take from the prior has a rank of their number (as long as sparse rows have no
+        more than 1e8 places, of which the basis is dense). The standard deviations of
+        "meanfield" are too small where features are correlated, of "lowrank" where
+        more directions than `rank` are told, and so are their intervals. With groups
         it is a Gaussian of all coefficients nested in one of the scales of groups.
     rank : int or None, default=None
         Of "lowrank"; None is 10.
@@ -157,7 +163,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     intercept_prior_mean_, intercept_prior_scale_ : float
         With an intercept, of its prior.
     posterior_ : MeanField, FullRank or LowRank
-        Over coefficients and intercept, given the noise.
+        Over coefficients and intercept, given the noise. The exact one of fewer rows
+        than coefficients, beyond 1,000 of these, is a LowRank whose ``sign`` is -1.
     elbo_, elbo_error_, objective_, history_, pareto_k_ : float, dict
     converged_, n_iter_ : bool, int
         As of :class:`BayesianLogisticRegression`.
@@ -486,9 +493,24 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _memory_of(self, data, targets, prior, before=None):
         if self.family != "gaussian":
             return super()._memory_of(data, targets, prior, before)
-        if prior.n_dim > MOST_IN_GRAM or isinstance(before, Memory):
+        if isinstance(before, Memory):
             return None
+        if prior.n_dim > MOST_IN_GRAM:
+            n_before, first = 0, prior
+            if before is not None:
+                n_before, first = len(before.rows), before.prior
+            if not self._in_span(data, first, n_before):
+                return None
         return Gram.of(data, targets, prior, before)
+
+    def _in_span(self, data, prior, n_before=0):
+        n_rows, p = n_before + data.n_units, prior.n_dim
+        exact = self.family == "gaussian" and among(self.posterior, ("auto",))
+        natural = among(steps_of(self).optimizer, ("auto", "natural"))
+        wide = n_rows <= FULL_RANK < p and isinstance(prior, MeanField)
+        # Dense rows of a fit have place for as many numbers again.
+        fits = n_rows * p <= MOST_IN_SPAN or not (data.sparse or n_before)
+        return exact and natural and takes_sparse_rows(self) and wide and fits
 
     def _memory_before(self):
         if self.family == "gaussian" and "_memory" not in vars(self):
@@ -682,9 +704,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         There is no ``elbo_`` then, as the sum of the bounds of batches is no bound.
         Of "gaussian" up to 1,000 coefficients the sums of squares and products of all
         rows are kept, and the posterior and a noise that is learnt are those of a fit
-        to all rows, in whatever order they come. With more, or going on from a pickled
-        fit, the noise of the batch is pooled with that of the batches before, whose
-        posterior stands as it is.
+        to all rows, in whatever order they come. So they are with more, while all rows
+        are up to 1,000, fewer than coefficients and of up to 1e8 places: these are
+        kept. Else, or going on from a pickled fit, the noise of the batch is pooled
+        with that of the batches before, whose posterior stands as it is.
         """
         return self._see(X, y, sample_weight, groups, stream=True, offset=offset)
 

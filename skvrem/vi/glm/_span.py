@@ -15,7 +15,7 @@ from scipy.linalg import qr
 
 from skvrem.data import as_source, rows_of
 from skvrem.utils._validation import check_magnitude
-from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
 # What is too large, in an error.
 OF_SCALED = "X, times the scale of the prior,"
@@ -128,3 +128,12 @@ class Span:
         scale = np.tile(self.scale, k)
         factor = scale[:, None] * np.linalg.cholesky(covariance)
         return FullRank(mean.ravel(), factor)
+
+    def lift_low(self, posterior):
+        """Return the same of a single column as the prior less a rank, that of rows."""
+        change = posterior.mean - self.means(self.mean[:, None])[:, 0]
+        mean = self.mean + self.scale * (self.basis @ change)
+        told, axes = np.linalg.eigh(np.eye(change.size) - posterior.covariance())
+        axes *= np.sqrt(np.clip(told, 0.0, 1.0))
+        factor = self.scale[:, None] * (self.basis @ axes)
+        return LowRank(mean, np.square(self.scale), factor, -np.ones(change.size))
