@@ -44,7 +44,7 @@ from skvrem.vi.glm._input import few_in_memory, open_blocks, units_of_features
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
 from skvrem.vi.glm._noise import LearntNoise
-from skvrem.vi.glm._span import in_coordinates
+from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
 
 COUNTS = "poisson", "negative-binomial"
 # Prior standard deviations of standardised coefficients, in those of the targets.
@@ -531,12 +531,20 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if self.family != "gaussian":
             return prior
         scale, df, learned = self.noise_scale, np.inf, self.noise_scale == "learn"
-        own, of_own = data, lambda same: same
-        if isinstance(prior, MeanField) and data.n_units < prior.n_dim:
-            # The same evidence, of as many coordinates as rows.
-            own, of_own = in_coordinates(data, prior)
-        if learned or prior_of:
-            sums = squares_of(own, targets, of_own(prior), self.fit_intercept)
+        if not (learned or prior_of):
+            self.noise_scale_, self.noise_df_ = float(scale), df
+            return prior
+        own, y, of_own = data, targets, lambda same: same
+        intercept = self.fit_intercept
+        if data.n_units < prior.n_dim:  # the same evidence, of as many coordinates
+            if n_seen:
+                own, y = in_coordinates_about(data, targets, prior, intercept)
+                standard = MeanField(np.zeros(data.n_units), np.ones(data.n_units))
+                of_own, intercept = lambda _: standard, False
+            else:
+                own, of_own = in_coordinates(data, prior)
+        sums = squares_of(own, y, of_own(prior), intercept)
+        sums = sums._replace(least=least_noise(data, targets))
         if prior_of:
             precision, of_features = of_own(prior).precision, sums
             if self.fit_intercept:  # nothing is known of it, whatever the width
@@ -553,8 +561,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
                 share = data.n_units / (data.n_units + n_seen)
                 variance = (1.0 - share) * self.noise_scale_**2 + share * variance
                 df += self.noise_df_
-            scale = float(np.sqrt(variance))
-        self.noise_scale_, self.noise_df_ = scale, df
+            scale = np.sqrt(variance)
+        self.noise_scale_, self.noise_df_ = float(scale), df
         return prior
 
     def _model(self, data, *given, alone=True):

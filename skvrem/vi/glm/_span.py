@@ -68,6 +68,32 @@ def in_coordinates(data, prior):
     return as_source(rows, weight), of_coordinates
 
 
+def in_coordinates_about(data, targets, prior, intercept):
+    """Return the same of any Gaussian prior, an intercept's among the features.
+
+    Returns
+    -------
+    source : source
+        With as many features as rows, whose coefficients are standard normal.
+    targets : ndarray of shape (n_rows,)
+        Less what the prior's mean makes of the rows.
+    """
+    rows, weight = dense_rows(data, intercept)
+    squares, axes = np.linalg.eigh(prior.covariance(rows))
+    own = axes * np.sqrt(np.maximum(squares, 0.0))
+    return as_source(own, weight), targets - rows @ prior.mean
+
+
+def dense_rows(data, intercept):
+    """Return rows in double precision, with a one behind them or not, and weights."""
+    rows, weight = rows_of(data)
+    rows = rows.toarray() if sparse.issparse(rows) else rows
+    rows = np.asarray(rows, np.float64)
+    if intercept:
+        rows = np.column_stack([rows, np.ones(len(rows))])
+    return rows, weight
+
+
 class Span:
     """Coefficients in the span of the rows.
 
@@ -87,18 +113,11 @@ class Span:
     """
 
     def __init__(self, data, prior, intercept):
-        rows = data.rows
-        if hasattr(rows, "indptr"):
-            parts = rows.data, rows.indices, rows.indptr
-            rows = sparse.csr_array(parts, (data.n_units, data.n_features)).toarray()
-        rows = np.asarray(rows, np.float64)
-        if intercept:
-            rows = np.column_stack([rows, np.ones(len(rows))])
+        rows, weight = dense_rows(data, intercept)
         self.mean, self.scale = prior.mean, prior.scale
         scaled = rows * prior.scale
         check_magnitude(scaled, OF_SCALED)
         self.basis, R = qr(scaled.T, mode="economic")
-        weight = data.weight if data.weight.size else None
         self.data = as_source(np.ascontiguousarray(R.T), weight)
 
     def prior(self, k):
