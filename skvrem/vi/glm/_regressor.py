@@ -37,13 +37,13 @@ from skvrem.vi.glm._estimator import GaussianPosterior
 from skvrem.vi.glm._evidence import (
     LEAST_DF,
     Evidence,
+    LearntNoise,
     least_noise,
     squares_of,
 )
 from skvrem.vi.glm._input import few_in_memory, open_blocks, units_of_features
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
-from skvrem.vi.glm._noise import LearntNoise
 from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
 
 COUNTS = "poisson", "negative-binomial"
