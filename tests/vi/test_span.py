@@ -6,8 +6,9 @@ from scipy import sparse
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import as_source
-from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
-from skvrem.vi.glm._span import Span
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
+from skvrem.vi.glm._evidence import Evidence, squares_of
+from skvrem.vi.glm._span import Span, in_coordinates, in_coordinates_about
 
 N, P = 12, 20
 
@@ -116,3 +117,77 @@ def test_warm_starts_and_streams_go_on(rng):
 def test_rows_too_large_for_a_basis_are_told_of():
     with pytest.raises(ValueError, match=r"the scale of the prior.*StandardScaler"):
         BayesianGLMRegressor().fit(np.full((3, 40), 1e150), [2.0, 4.0, 1.0])
+
+
+@pytest.mark.parametrize("as_rows", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_evidence_of_coordinates_is_that_of_coefficients(
+    intercept, weighted, as_rows, rng
+):
+    X, y = rng.normal(size=(N, P)), 3.0 + rng.normal(size=N)
+    X[:, 3] = 0.0
+    X[4] = X[5]  # fewer coordinates than rows
+    weight = rng.uniform(0.5, 2.0, N) if weighted else None
+    mean, scale = np.zeros(P), rng.uniform(0.5, 2.0, P)
+    if intercept:
+        mean, scale = np.append(mean, 2.0), np.append(scale, 30.0)
+    prior = MeanField(mean, scale)
+    data = as_source(as_rows(X), weight)
+    own, of_own = in_coordinates(data, prior)
+    of_rows = Evidence(squares_of(data, y, prior, intercept), prior.precision)
+    same = of_own(prior)
+    of_own_rows = Evidence(squares_of(own, y, same, intercept), same.precision)
+    assert own.n_features == N
+    for variance in (1e-3, 0.5, 20.0):
+        found = of_own_rows.at(variance) - of_own_rows.at(1.0)
+        assert found == pytest.approx(of_rows.at(variance) - of_rows.at(1.0))
+        assert of_own_rows.freedom(variance) == pytest.approx(of_rows.freedom(variance))
+    assert of_own_rows.noise() == pytest.approx(of_rows.noise())
+    # Of a prior that is wider for the features, and not for an intercept.
+    wider = MeanField(mean, np.append(3.0 * scale[:P], scale[P:]))
+    squares = squares_of(own, y, same, intercept)
+    of_own_rows = Evidence(squares, of_own(wider).precision)
+    of_rows = Evidence(squares_of(data, y, prior, intercept), wider.precision)
+    assert of_own_rows.noise() == pytest.approx(of_rows.noise())
+    assert of_own_rows.width(1.0) == pytest.approx(of_rows.width(1.0))
+
+
+@pytest.mark.parametrize("kind", [MeanField, FullRank, LowRank])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_evidence_given_what_rows_before_have_told(intercept, kind, rng):
+    p = P + intercept
+    X, y, mean = rng.normal(size=(N, P)), rng.normal(size=N), rng.normal(size=p)
+    half = {
+        MeanField: rng.uniform(0.5, 2.0, p),
+        FullRank: np.tril(rng.normal(size=(p, p))) + 3.0 * np.eye(p),
+        LowRank: rng.normal(size=(p, 2)),
+    }[kind]
+    own = (mean, np.full(p, 2.0), half) if kind is LowRank else (mean, half)
+    prior, data = kind(*own), as_source(X, rng.uniform(0.5, 2.0, N))
+    some, left = in_coordinates_about(data, y, prior, intercept)
+    of_rows = Evidence(squares_of(data, y, prior, intercept), prior.precision)
+    standard = MeanField(np.zeros(N), np.ones(N))
+    sums = squares_of(some, left, standard, False)._replace(least=of_rows.least)
+    of_some = Evidence(sums, standard.precision)
+    for variance in (1e-2, 0.5, 20.0):
+        found = of_some.at(variance) - of_some.at(1.0)
+        assert found == pytest.approx(of_rows.at(variance) - of_rows.at(1.0))
+        assert of_some.freedom(variance) == pytest.approx(of_rows.freedom(variance))
+    assert of_some.noise() == pytest.approx(of_rows.noise())
+
+
+@pytest.mark.parametrize("posterior", ["meanfield", "fullrank"])
+def test_a_stream_learns_a_noise_about_what_it_knows(posterior, rng):
+    X, y, _ = rows(rng, "gaussian")
+    y = y + rng.normal(size=N)
+    stream = BayesianGLMRegressor(posterior=posterior, prior_scale=0.5)
+    stream.partial_fit(X[:6], y[:6])
+    stream._memory = None  # as where there are more coefficients
+    prior, before = stream.posterior_, stream.noise_scale_
+    stream.partial_fit(X[6:], y[6:])
+    data = as_source(X[6:])
+    of_rows = Evidence(squares_of(data, y[6:], prior, True), prior.precision)
+    assert of_rows.noise() > 2.0 * of_rows.least
+    pooled = 0.5 * (before**2 + of_rows.noise())
+    assert stream.noise_scale_ == pytest.approx(np.sqrt(pooled), rel=1e-4)

@@ -60,18 +60,19 @@ def noisy_predictors(a, half, noise):
 
 def quantile(p, df=np.inf):
     """Return the quantile of Student's t, or of the normal where `df` is infinite."""
-    return stdtrit(df, p) if np.isfinite(df) else ndtri(p)
+    return np.where(np.isfinite(df), stdtrit(df, p), ndtri(p))
 
 
 def deviation(df):
     """Return the standard deviation of Student's t; `df` is above 2."""
-    return np.sqrt(df / (df - 2.0)) if np.isfinite(df) else 1.0
+    return 1.0 / np.sqrt(1.0 - 2.0 / df)
 
 
 def interval_columns(mean, scale, label="", df=np.inf):
     """Return the columns of a table: means, standard deviations, 95 % intervals.
 
-    Of normal distributions, or Student's t with so many degrees of freedom.
+    Of normal distributions, or Student's t with so many degrees of freedom, one for all
+    or one each.
     """
     before, half = f"{label} " if label else "", quantile(0.975, df) * scale
     return {

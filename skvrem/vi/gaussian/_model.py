@@ -31,7 +31,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from skvrem.utils._algebra import accumulate, combination
 from skvrem.utils._parallel import parallel_map, row_chunks
-from skvrem.utils._tiles import tiles
+from skvrem.utils._tiles import DenseTile, tiles
 from skvrem.vi.gaussian import _kernels
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
@@ -333,8 +333,13 @@ class GaussianModel(PlainModel):
         return vector.reshape(self.k, -1).T
 
     def point_of(self, posterior):
-        """Return the point of a distribution, None where its structure is another."""
+        """Return the point of a distribution, None where its structure is another.
+
+        A low rank is only added here, never taken away.
+        """
         if structure_of(posterior) != ("full" if self.full else "diagonal", self.rank):
+            return None
+        if self.rank and (posterior.sign < 0.0).any():
             return None
         mean = self.columns(posterior.mean)
         if self.full:
@@ -494,6 +499,22 @@ class GaussianModel(PlainModel):
             means.append(a)
             spreads.append(half)
         return np.concatenate(means), np.concatenate(spreads)
+
+    def predictors_less(self, posterior, batch):
+        """Return what `predictors` does of a low rank that is taken from a diagonal.
+
+        It has one predictor a row, and what rounding leaves of its variance at least.
+        """
+        mean, own = posterior.mean[:, None], posterior.diagonal[:, None]
+        means, variances = [], []
+        for tile, _ in tiles(batch, batch.start, batch.stop, self.intercept):
+            if not tile.sparse:
+                tile = DenseTile(tile.x.astype(np.float64, copy=False), self.intercept)
+            means.append(times(tile, mean))
+            whole = times(tile.squared(), own)
+            less = np.square(times(tile, posterior.factor)) @ posterior.sign[:, None]
+            variances.append(np.maximum(whole + less, np.finfo(float).eps * whole))
+        return np.concatenate(means), np.concatenate(variances)
 
     def log_likelihoods(self, draws, batch):
         """Return log p(y | x, theta) of draws (s, D) for each row, of shape (s, m)."""

@@ -41,7 +41,7 @@ from skvrem.vi.gaussian._guards import (
 from skvrem.vi.gaussian._minibatch import TakesSteps, check_steps, steps_of
 from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
 from skvrem.vi.gaussian._model_families import GaussianNoise
-from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
 from skvrem.vi.gaussian._plan import (
     FULL_RANK,
@@ -58,7 +58,7 @@ from skvrem.vi.glm._input import (
     warn_unseen,
 )
 from skvrem.vi.glm._memory import FEW, Gram, Memory
-from skvrem.vi.glm._span import Span, in_own_basis
+from skvrem.vi.glm._span import Span, in_coordinates
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # Draws of coefficients at once, for the shape of the importance weights.
@@ -289,7 +289,9 @@ class GaussianPosterior(
             complete = again and memory.kept.n_seen == seen
             alone = complete or (None if again or data.n_units < FEW else False)
         model_of = partial(self._model, alone=alone)
-        plan = plan_fit(self, prior.n_dim, family.n_predictors)
+        spans = self._in_span(data, prior)
+        size = data.n_units if spans else prior.n_dim
+        plan = plan_fit(self, size, family.n_predictors)
         rng = as_generator(self.random_state)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
         k, weight = family.n_predictors, data.total_weight
@@ -317,15 +319,19 @@ class GaussianPosterior(
         posterior_of = model.posterior
         if last is not None and last.n_dim != prior.n_dim:
             last = None
-        if plan.posterior == "fullrank" and not go_on and data.n_units < p:
+        few = data.n_units < p and not go_on
+        if plan.posterior == "fullrank" and (few or spans):
             span = Span(data, one, intercept)
             rows, mean, near = span.data, span.means(mean), None
+            if isinstance(last, LowRank):  # no digit of it may be left in the span
+                last = None
             last = None if last is None else span.project(last, k)
             given = family, targets, span.prior(k), weight, False
             model = model_of(rows, *given, *kind)
 
             def posterior_of(parameters):
-                return span.lift(model.posterior(parameters), k)
+                q = model.posterior(parameters)
+                return span.lift_low(q) if spans else span.lift(q, k)
 
         point = None if last is None else model.point_of(last)
         if isinstance(memory, Memory) and prior is memory.prior:
@@ -383,21 +389,24 @@ class GaussianPosterior(
         base, intercept = prior_of(1.0), self.fit_intercept
         size = FULL_RANK // k - intercept
         rows, weight, targets = drawn_rows(data, targets, size, rng)
-        rows = in_own_basis(rows, base.scale[: data.n_features])
-        some = as_source(rows, weight)
+        some, of_coordinates = in_coordinates(as_source(rows, weight), base)
 
         def prior_in_span(width):
-            one, same = prior_of(width), np.full(len(rows), width)
-            of_others = one.mean[data.n_features :], one.scale[data.n_features :]
-            mean = np.append(np.zeros(len(rows)), of_others[0])
-            return MeanField(mean, np.append(same, of_others[1]))
+            return of_coordinates(prior_of(width))
 
         prior = of_predictors(prior_in_span(1.0), k)
-        family = self._family(self, len(rows), len(rows))
+        family = self._family(self, some.n_units, some.n_units)
         about = family, targets, prior, some.total_weight, intercept
         model = model_of(some, *about, "full")
         start = model.start(self._first_mean(model, some, prior), some, rng)
         return width_of_prior(model, some, start, prior_in_span)[0]
+
+    def _in_span(self, data, prior):
+        """Whether there is a posterior of more coefficients than a full rank is for.
+
+        As the prior less a rank, that of the rows.
+        """
+        return False
 
     @staticmethod
     def _better(model, rows, *points):
@@ -498,8 +507,9 @@ class GaussianPosterior(
 
     # The posterior
 
-    #: Degrees of freedom of the posterior: that of a known dispersion is Gaussian.
-    _df = np.inf
+    def _scale_and_df(self, posterior):
+        """Return what scales coefficients, and degrees of freedom of Student's t."""
+        return posterior.scale, np.inf  # a normal's, as of a known dispersion
 
     def _sample(self, n_samples, rng):
         """Return draws (n_samples, D), and factors of the dispersion (n_samples, 1)."""
@@ -614,11 +624,14 @@ class GaussianPosterior(
         self._check_no_groups(groups)
         data = as_source(checked(self, X, accept_sparse="csr"))
         model = self._posterior_model(data.n_units)
-        parameters = model.point_of(self.posterior_).parameters
+        point, less = model.point_of(self.posterior_), self.posterior_
 
         def evaluate(chunk):
             batch = data.batch(*chunk)
-            moments = model.predictors(parameters, batch)
+            if point is None:
+                moments = model.predictors_less(less, batch)
+            else:
+                moments = model.predictors(point.parameters, batch)
             return answer(*moments, model.family, model, batch)
 
         return in_chunks(self, evaluate, data.n_units)
@@ -711,9 +724,10 @@ class GaussianPosterior(
         q, names, columns = self.posterior_, self._names(), {}
         if self._of_fit.fit_intercept:
             names.append("intercept")
-        moments = (part.reshape(-1, len(names)) for part in (q.mean, q.scale))
+        scale, df = self._scale_and_df(q)
+        moments = (part.reshape(-1, len(names)) for part in (q.mean, scale))
         for label, mean, scale in zip(self._labels(), *moments, strict=True):
-            columns |= interval_columns(mean, scale, label, self._df)
+            columns |= interval_columns(mean, scale, label, df)
         columns |= self._more_columns()
         kind = type(q).__name__
         facts = {"elbo": self.elbo_} if hasattr(self, "elbo_") else {}

@@ -61,17 +61,20 @@ def predict(
     std : ndarray of shape (n_samples,)
         If asked for: of what is not known and of the noise together.
     """
-    both = _means_and_deviations(self, X, offset=offset, groups=groups)
+    both = _means_and_deviations(self, X, return_std, offset=offset, groups=groups)
     return (both[:, 0], both[:, 1]) if return_std else both[:, 0]
 
 
 @lazily
-def _means_and_deviations(estimator, X, *, offset=None, groups=None):
-    """Return means and standard deviations of new targets, (n_samples, 2)."""
-    a, v = _moments(estimator, X, offset, groups)
+def _means_and_deviations(estimator, X, deviations, *, offset=None, groups=None):
+    """Return means and, if asked for, standard deviations of new targets, (n, 2)."""
     if estimator._of_fit.family == "gaussian":
-        mean, variance = a, (v + estimator._noise) * deviation(estimator._df) ** 2
+        if not deviations:
+            return _moments(estimator, X, offset, groups)[0][:, None]
+        mean, variance, df = _of_numbers(estimator, X, offset, groups, noisy=True)
+        variance = variance * deviation(df) ** 2
     else:
+        a, v = _moments(estimator, X, offset, groups)
         mean = np.exp(a + 0.5 * v)
         variance = mean + mean**2 * np.expm1(v)
         if estimator._of_fit.family == "negative-binomial":
@@ -108,10 +111,9 @@ def predict_mean_interval(
         Lower and upper ends.
     """
     tail = tail_of(level)
-    a, v = _moments(self, X, offset, groups)
-    ends = quantile(np.array([tail, 1.0 - tail]), self._df)
-    ends = a[:, None] + np.sqrt(v)[:, None] * ends
-    return ends if self._of_fit.family == "gaussian" else np.exp(ends)
+    if self._of_fit.family == "gaussian":
+        return _ends(*_of_numbers(self, X, offset, groups), tail)
+    return np.exp(_ends(*_moments(self, X, offset, groups), np.inf, tail))
 
 
 @lazily
@@ -144,10 +146,9 @@ def predict_interval(
         Lower and upper ends, which belong to the interval.
     """
     tail = tail_of(level)
-    a, v = _moments(self, X, offset, groups)
     if self._of_fit.family == "gaussian":
-        ends = quantile(np.array([tail, 1.0 - tail]), self._df)
-        return a[:, None] + np.sqrt(v + self._noise)[:, None] * ends
+        return _ends(*_of_numbers(self, X, offset, groups, noisy=True), tail)
+    a, v = _moments(self, X, offset, groups)
     distribution, more = pdtr, 0.0
     if self._of_fit.family == "negative-binomial":
         r = self.concentration_
@@ -283,6 +284,29 @@ def _losses(mean, estimator, X, y, sample_weight=None, **given):
         return np.sum(weight * 2.0 * (xlogy(y, y / about) - y + about))
 
     return np.array([lost(found), lost(mean) if mean else 0.0])
+
+
+def _ends(mean, variance, df, tail):
+    """Return the ends (n, 2) of central intervals, of Student's t or normals."""
+    half = -quantile(tail, df) * np.sqrt(variance)
+    return np.column_stack([mean - half, mean + half])
+
+
+def _of_numbers(estimator, X, offset, groups, noisy=False):
+    """Return means, squared scales and degrees of freedom of rows, or new targets."""
+    learnt, noise = estimator._learnt_noise(estimator.posterior_), 0.0
+    if noisy:
+        noise = estimator._noise
+    if learnt is not None:
+        spread = learnt.of_rows(estimator._of_fit.fit_intercept)
+
+    def answer(a, v, family, model=None, batch=None):
+        if learnt is None:
+            return np.column_stack([a, v + noise, np.full(len(v), np.inf)])
+        return np.column_stack([a, *spread(v[:, 0], noise, batch)])
+
+    a, variance, df = estimator._predictors(X, answer, groups).T
+    return a + checked_offset(offset, len(a)), variance, df
 
 
 def _moments(estimator, X, offset, groups):

@@ -19,13 +19,14 @@ from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._validation import among, check_magnitude, check_weight
 from skvrem.vi.gaussian._answers import deviation
 from skvrem.vi.gaussian._guards import check_moments, checked, feature_scales
-from skvrem.vi.gaussian._minibatch import MinibatchSteps
+from skvrem.vi.gaussian._minibatch import MinibatchSteps, steps_of
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     OverdispersedCounts,
     PoissonCounts,
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._plan import FULL_RANK, takes_sparse_rows
 from skvrem.vi.glm import _inference
 from skvrem.vi.glm._counts import (
     ConcentrationModel,
@@ -36,20 +37,23 @@ from skvrem.vi.glm._estimator import GaussianPosterior
 from skvrem.vi.glm._evidence import (
     LEAST_DF,
     Evidence,
+    LearntNoise,
     least_noise,
     squares_of,
 )
 from skvrem.vi.glm._input import few_in_memory, open_blocks, units_of_features
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
+from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
 
 COUNTS = "poisson", "negative-binomial"
 # Prior standard deviations of standardised coefficients, in those of the targets.
 WIDE = 2.5
 # Median of the prior of the population's scales, in the same unit.
 SOME = 0.5
-# Coefficients up to which a stream keeps sums of squares and products.
-MOST_IN_GRAM = 1000
+# Coefficients up to which a stream keeps sums of squares and products; numbers up to
+# which, beyond, it keeps its rows, and sparse ones are made dense.
+MOST_IN_GRAM, MOST_IN_SPAN = 1000, 100_000_000
 
 
 def _targets_of_block(estimator, columns):
@@ -88,8 +92,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' standard deviation. What is
-        not known of it widens all standard deviations and intervals, which are those of
-        Student's t.
+        not known of it widens standard deviations and intervals, which are those of
+        Student's t; what is the prior's, as rows do not tell, keeps its width.
     concentration : float or "learn", default="learn"
         Of "negative-binomial", whose variance is mean + mean^2 / concentration.
         "learn": that of the highest bound.
@@ -113,8 +117,12 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
         "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
-        by minibatches it is "meanfield". The standard deviations of "meanfield" are
-        too small where features are correlated, and so are its intervals. With groups
+        by minibatches it is "meanfield". Of "gaussian", up to 1,000 rows that are fewer
+        than coefficients have the exact posterior at any number of these: what rows
+        take from the prior has a rank of their number (as long as sparse rows have no
+        more than 1e8 places, of which the basis is dense). The standard deviations of
+        "meanfield" are too small where features are correlated, of "lowrank" where
+        more directions than `rank` are told, and so are their intervals. With groups
         it is a Gaussian of all coefficients nested in one of the scales of groups.
     rank : int or None, default=None
         Of "lowrank"; None is 10.
@@ -146,8 +154,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     noise_scale_ : float
         Of "gaussian".
     noise_df_ : float
-        Of "gaussian": degrees of freedom of the posterior where the noise is learnt,
-        else infinity.
+        Of "gaussian": degrees of freedom of the noise where it is learnt, which are
+        those of coefficients that rows tell all of; else infinity.
     concentration_ : float
         Of "negative-binomial".
     prior_scale_ : ndarray of shape (n_features,)
@@ -155,7 +163,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     intercept_prior_mean_, intercept_prior_scale_ : float
         With an intercept, of its prior.
     posterior_ : MeanField, FullRank or LowRank
-        Over coefficients and intercept, given the noise.
+        Over coefficients and intercept, given the noise. The exact one of fewer rows
+        than coefficients, beyond 1,000 of these, is a LowRank whose ``sign`` is -1.
     elbo_, elbo_error_, objective_, history_, pareto_k_ : float, dict
     converged_, n_iter_ : bool, int
         As of :class:`BayesianLogisticRegression`.
@@ -492,9 +501,24 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _memory_of(self, data, targets, prior, before=None):
         if self.family != "gaussian":
             return super()._memory_of(data, targets, prior, before)
-        if prior.n_dim > MOST_IN_GRAM or isinstance(before, Memory):
+        if isinstance(before, Memory):
             return None
+        if prior.n_dim > MOST_IN_GRAM:
+            n_before, first = 0, prior
+            if before is not None:
+                n_before, first = len(before.rows), before.prior
+            if not self._in_span(data, first, n_before):
+                return None
         return Gram.of(data, targets, prior, before)
+
+    def _in_span(self, data, prior, n_before=0):
+        n_rows, p = n_before + data.n_units, prior.n_dim
+        exact = self.family == "gaussian" and among(self.posterior, ("auto",))
+        natural = among(steps_of(self).optimizer, ("auto", "natural"))
+        wide = n_rows <= FULL_RANK < p and isinstance(prior, MeanField)
+        # Dense rows of a fit have place for as many numbers again.
+        fits = n_rows * p <= MOST_IN_SPAN or not (data.sparse or n_before)
+        return exact and natural and takes_sparse_rows(self) and wide and fits
 
     def _memory_before(self):
         if self.family == "gaussian" and "_memory" not in vars(self):
@@ -515,10 +539,22 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if self.family != "gaussian":
             return prior
         scale, df, learned = self.noise_scale, np.inf, self.noise_scale == "learn"
-        if learned or prior_of:
-            sums = squares_of(data, targets, prior, self.fit_intercept)
+        if not (learned or prior_of):
+            self.noise_scale_, self.noise_df_ = float(scale), df
+            return prior
+        own, y, of_own = data, targets, lambda same: same
+        intercept = self.fit_intercept
+        if data.n_units < prior.n_dim:  # the same evidence, of as many coordinates
+            if n_seen:
+                own, y = in_coordinates_about(data, targets, prior, intercept)
+                standard = MeanField(np.zeros(data.n_units), np.ones(data.n_units))
+                of_own, intercept = lambda _: standard, False
+            else:
+                own, of_own = in_coordinates(data, prior)
+        sums = squares_of(own, y, of_own(prior), intercept)
+        sums = sums._replace(least=least_noise(data, targets))
         if prior_of:
-            precision, of_features = prior.precision, sums
+            precision, of_features = of_own(prior).precision, sums
             if self.fit_intercept:  # nothing is known of it, whatever the width
                 precision = precision[:-1, :-1]
                 of_features = sums.without_intercept()
@@ -526,15 +562,15 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             times = Evidence(of_features, precision).width(WIDE, known)
             prior = prior_of(times * WIDE)
         if learned:
-            evidence = Evidence(sums, prior.precision)
+            evidence = Evidence(sums, of_own(prior).precision)
             variance = evidence.noise()
             df = evidence.freedom(variance)
             if n_seen:
                 share = data.n_units / (data.n_units + n_seen)
                 variance = (1.0 - share) * self.noise_scale_**2 + share * variance
                 df += self.noise_df_
-            scale = float(np.sqrt(variance))
-        self.noise_scale_, self.noise_df_ = scale, df
+            scale = np.sqrt(variance)
+        self.noise_scale_, self.noise_df_ = float(scale), df
         return prior
 
     def _model(self, data, *given, alone=True):
@@ -561,9 +597,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def _attributes(self, posterior, k, dtype):
         fitted = super()._attributes(posterior, k, dtype)
-        wider = deviation(self._df)
-        coef, intercept = fitted["coef_std_"], fitted["intercept_std_"]
-        fitted |= {"coef_std_": wider * coef, "intercept_std_": wider * intercept}
+        scale, df = self._scale_and_df(posterior)
+        coef, intercept = self._columns(deviation(df) * scale, k, self)
+        fitted |= {"coef_std_": coef, "intercept_std_": intercept}
         for name in ("coef_", "coef_std_"):
             fitted[name] = fitted[name][0].astype(dtype, copy=False)
         for name in ("intercept_", "intercept_std_"):
@@ -578,13 +614,28 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return np.inf  # what is not known of the noise is in the covariances
         return vars(self).get("noise_df_", np.inf)
 
+    def _learnt_noise(self, posterior):
+        """Return the `LearntNoise` of a posterior, None where the noise is known."""
+        if not np.isfinite(self._df):
+            return None
+        scale, mean = self.prior_scale_, np.zeros(self.prior_scale_.size)
+        if posterior.n_dim > scale.size:
+            scale = np.append(scale, self.intercept_prior_scale_)
+            mean = np.append(mean, self.intercept_prior_mean_)
+        return LearntNoise(posterior, MeanField(mean, scale), self._df)
+
+    def _scale_and_df(self, posterior):
+        noise = self._learnt_noise(posterior)
+        if noise is None:
+            return super()._scale_and_df(posterior)
+        variance, df = noise.of_coefficients()
+        return np.sqrt(variance), df
+
     def _sample(self, n_samples, rng):
-        draws, times = super()._sample(n_samples, rng)
-        if np.isfinite(self._df):
-            times = self._df / rng.chisquare(self._df, (n_samples, 1))
-            mean = self.posterior_.mean
-            draws = mean + np.sqrt(times) * (draws - mean)
-        return draws, times
+        noise = self._learnt_noise(self.posterior_)
+        if noise is None:
+            return super()._sample(n_samples, rng)
+        return noise.draws(n_samples, rng)
 
     def _draw_targets(self, model, draws, times, data, offset, rng):
         found = super()._draw_targets(model, draws, times, data, offset, rng)
@@ -669,9 +720,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         There is no ``elbo_`` then, as the sum of the bounds of batches is no bound.
         Of "gaussian" up to 1,000 coefficients the sums of squares and products of all
         rows are kept, and the posterior and a noise that is learnt are those of a fit
-        to all rows, in whatever order they come. With more, or going on from a pickled
-        fit, the noise of the batch is pooled with that of the batches before, whose
-        posterior stands as it is.
+        to all rows, in whatever order they come. So they are with more, while all rows
+        are up to 1,000, fewer than coefficients and of up to 1e8 places: these are
+        kept. Else, or going on from a pickled fit, the noise of the batch is pooled
+        with that of the batches before, whose posterior stands as it is.
         """
         return self._see(X, y, sample_weight, groups, stream=True, offset=offset)
 

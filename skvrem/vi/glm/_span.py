@@ -13,9 +13,12 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
 
-from skvrem.data import as_source
+from skvrem.data import as_source, rows_of
 from skvrem.utils._validation import check_magnitude
-from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
+
+# What is too large, in an error.
+OF_SCALED = "X, times the scale of the prior,"
 
 
 def in_own_basis(rows, scale):
@@ -24,14 +27,71 @@ def in_own_basis(rows, scale):
     There are as many as rows, whose prior is that of the coefficients divided by S: the
     rows :math:`R^T` but for a rotation, as the products of rows tell.
     """
-    if sparse.issparse(rows):
-        scaled = sparse.csr_array(rows.multiply(scale))
-        products = (scaled @ scaled.T).toarray()
-    else:
-        scaled = rows * scale
-        products = scaled @ scaled.T
+    few = sparse.issparse(rows)
+    scaled = sparse.csr_array(rows.multiply(scale)) if few else rows * scale
+    check_magnitude(scaled, OF_SCALED)
+    products = scaled @ scaled.T
+    if few:
+        products = products.toarray()
     squares, axes = np.linalg.eigh(products)
     return axes * np.sqrt(np.maximum(squares, 0.0))
+
+
+def in_coordinates(data, prior):
+    """Return a source of rows by their coordinates, and what a prior is of these.
+
+    An intercept keeps its place behind the features.
+
+    Parameters
+    ----------
+    data : source
+        Of rows here.
+    prior : MeanField
+        Of one predictor. Its features, whose mean is zero, have the coordinates.
+
+    Returns
+    -------
+    source : source
+        With as many features as rows.
+    of_coordinates : callable
+        Returns the prior of the coordinates, of a prior that is so many times as wide
+        for all features.
+    """
+    d, (rows, weight) = data.n_features, rows_of(data)
+    rows = in_own_basis(rows, prior.scale[:d])
+
+    def of_coordinates(other):
+        width = other.scale[0] / prior.scale[0]
+        mean = np.append(np.zeros(len(rows)), other.mean[d:])
+        return MeanField(mean, np.append(np.full(len(rows), width), other.scale[d:]))
+
+    return as_source(rows, weight), of_coordinates
+
+
+def in_coordinates_about(data, targets, prior, intercept):
+    """Return the same of any Gaussian prior, an intercept's among the features.
+
+    Returns
+    -------
+    source : source
+        With as many features as rows, whose coefficients are standard normal.
+    targets : ndarray of shape (n_rows,)
+        Less what the prior's mean makes of the rows.
+    """
+    rows, weight = dense_rows(data, intercept)
+    squares, axes = np.linalg.eigh(prior.covariance(rows))
+    own = axes * np.sqrt(np.maximum(squares, 0.0))
+    return as_source(own, weight), targets - rows @ prior.mean
+
+
+def dense_rows(data, intercept):
+    """Return rows in double precision, with a one behind them or not, and weights."""
+    rows, weight = rows_of(data)
+    rows = rows.toarray() if sparse.issparse(rows) else rows
+    rows = np.asarray(rows, np.float64)
+    if intercept:
+        rows = np.column_stack([rows, np.ones(len(rows))])
+    return rows, weight
 
 
 class Span:
@@ -53,18 +113,11 @@ class Span:
     """
 
     def __init__(self, data, prior, intercept):
-        rows = data.rows
-        if hasattr(rows, "indptr"):
-            parts = rows.data, rows.indices, rows.indptr
-            rows = sparse.csr_array(parts, (data.n_units, data.n_features)).toarray()
-        rows = np.asarray(rows, np.float64)
-        if intercept:
-            rows = np.column_stack([rows, np.ones(len(rows))])
+        rows, weight = dense_rows(data, intercept)
         self.mean, self.scale = prior.mean, prior.scale
         scaled = rows * prior.scale
-        check_magnitude(scaled, "X, times the scale of the prior,")
+        check_magnitude(scaled, OF_SCALED)
         self.basis, R = qr(scaled.T, mode="economic")
-        weight = data.weight if data.weight.size else None
         self.data = as_source(np.ascontiguousarray(R.T), weight)
 
     def prior(self, k):
@@ -94,3 +147,12 @@ class Span:
         scale = np.tile(self.scale, k)
         factor = scale[:, None] * np.linalg.cholesky(covariance)
         return FullRank(mean.ravel(), factor)
+
+    def lift_low(self, posterior):
+        """Return the same of a single column as the prior less a rank, that of rows."""
+        change = posterior.mean - self.means(self.mean[:, None])[:, 0]
+        mean = self.mean + self.scale * (self.basis @ change)
+        told, axes = np.linalg.eigh(np.eye(change.size) - posterior.covariance())
+        axes *= np.sqrt(np.clip(told, 0.0, 1.0))
+        factor = self.scale[:, None] * (self.basis @ axes)
+        return LowRank(mean, np.square(self.scale), factor, -np.ones(change.size))
