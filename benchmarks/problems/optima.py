@@ -179,6 +179,22 @@ def short_chain(seed):
     return X, *rest
 
 
+def codes(seed):
+    """Draw 500 to 8,000 codes of 2 to 6 states, which stay or not; return X, states."""
+    rng = np.random.default_rng([79, seed])
+    k, n_codes = int(rng.integers(2, 7)), int(rng.choice([3, 5, 8, 15, 30]))
+    n = int(np.exp(rng.uniform(*np.log([500, 8_000]))))
+    probability = rng.dirichlet(np.full(n_codes, rng.choice([0.2, 0.5, 1.0])), k)
+    transmat = rng.dirichlet(np.full(k, rng.choice([0.3, 1.0, 3.0])), k)
+    if rng.random() < 0.4:
+        transmat = 0.9 * np.eye(k) + 0.1 * transmat
+    z, sums = np.zeros(n, int), transmat.cumsum(axis=1)
+    for t, u in enumerate(rng.random(n - 1)):
+        z[t + 1] = min(np.searchsorted(sums[z[t]], u), k - 1)
+    above = rng.random(n)[:, None] > probability.cumsum(axis=1)[z, :-1]
+    return np.unique(above.sum(axis=1), return_inverse=True)[1][:, None], k
+
+
 def clusters(seed, number=(3, 26), columns=(2, 13), rows=(1_500, 30_000)):
     """Draw rows of clusters of a shape; return X, how many, covariance type.
 

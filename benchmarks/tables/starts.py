@@ -8,9 +8,9 @@
   before they were run.
 - Clusters and chains drawn at random, written down before they were run: the share of
   default fits that have not found as much, and their cost, a mean of the problems.
-- Chains of many states, short series and clusters of few rows, written down before
-  they were run: shares of fits that end within .001 nats a row of the best of all fits
-  (and of the one from the truth).
+- Chains of many states, chains of codes, short series and clusters of few rows, written
+  down before they were run: shares of fits that end within .001 nats a row of the best
+  of all fits (and of the one from the truth).
 - Topics: few documents, ours by default and with ``n_init=1``, held-out tokens that
   are completed (`benchmarks.problems.evaluation`), means over 8 seeds; the notes tell
   CPU seconds.
@@ -336,6 +336,26 @@ def states(run):
             yield X, sides, truth[0]
 
     yield from near_best(f"{n_chains} simulated chains, two seeds", problems())
+
+
+@group()
+def codes(run):
+    """Fits of codes within .001 nats a row of the best that was found."""
+    n_chains = run.size(30, 3)
+
+    def problems():
+        for number in range(n_chains):
+            X, k = optima.codes(number)
+            make = partial(_chain_model, k, emission="categorical")
+            chance = partial(make, init_params="random")
+            sides = {
+                "default": make,
+                "best of 12 at random": partial(chance, n_init=12),
+                "one at random": partial(chance, n_init=1),
+            }
+            yield X, sides, -np.inf
+
+    yield from near_best(f"{n_chains} chains of codes, two seeds", problems())
 
 
 @group({"ten-a-parameter": (True,), "fewer": (False,)})
