@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from itertools import count
 from typing import Any, Self
 
 import numpy as np
@@ -88,7 +87,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
     how many starts of "auto" race and up to which word counts times topics (`_racing`,
     of the number of documents), for how many epochs at least (`_race_epochs`). It makes
     a plan from the number of documents and whether topics are random (`_plan`), draws
-    topics (`_random_topics`), makes a temperature of a start by its number
+    topics (`_random_topics`), makes a temperature of a start by how many are to come
     (`_temperature`), and counts batches (`_count_batch`, which returns how many of this
     size there have been, the tokens that the topics are learned from, and fitted
     attributes).
@@ -409,7 +408,8 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         if self.n_init == "auto" and progress.n_init > 1:
             work = max(1, data.n_nonzeros * self.n_components_)
             plan = plan.racing(max(self._race_epochs, RACE_WORK // work))
-        constants, numbers = self._constants(priors, data, warm), count()
+        constants = self._constants(priors, data, warm)
+        left = iter(range(progress.n_init - 1, -1, -1))
 
         def start(rng):
             model = self._new_model(priors, data.total_weight, data.dtype, plan)
@@ -431,7 +431,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                     model, model.recentre(point), constants
                 ),
                 passes=passes + extra,
-                temperature=self._temperature(plan, model, data, rng, next(numbers)),
+                temperature=self._temperature(plan, model, data, rng, next(left)),
             )
 
         best, attributes = solvers.run_starts(

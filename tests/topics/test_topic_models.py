@@ -591,12 +591,12 @@ def test_a_cold_start_races_with_the_annealed_one(monkeypatch):
     assert both.solver_ == "svrg"
     assert both.init_scores_.shape == (2,)
     assert both.objective_ == pytest.approx(both.init_scores_.max(), abs=1e-12)
-    annealed = TemperedLDA(2, n_init=1, **how).fit(X)
+    cold = TemperedLDA(2, n_init=1, **how | {"tempering": None}).fit(X)
+    assert cold.objective_ == pytest.approx(both.init_scores_[0], abs=1e-12)
+    # The second seed, with temperatures.
+    annealed = TemperedLDA(2, n_init=2, **how).fit(X)
     assert annealed.history_["temperature"][0] > 1.0
-    assert annealed.objective_ == pytest.approx(both.init_scores_[0], abs=1e-12)
-    # The second seed, without temperatures.
-    cold = TemperedLDA(2, n_init=2, **how | {"tempering": None}).fit(X)
-    assert cold.init_scores_[1] == pytest.approx(both.init_scores_[1], abs=1e-12)
+    assert annealed.init_scores_[1] == pytest.approx(both.init_scores_[1], abs=1e-12)
     for more in {"tempering": "annealed"}, {"temperature": 1.2}, {"solver": "batch"}:
         assert TemperedLDA(2, **how | more).fit(X).init_scores_.shape == (1,)
     work = 2 * np.count_nonzero(X)

@@ -145,8 +145,9 @@ class TemperedLDA(TopicModel):
         Starts, of which the best is kept; see ``init_scores_``. "auto" makes four of
         short fits, whose word counts that are not zero times `n_components` are at most
         2e6: all go 10 epochs or more, and the best to its end. Of mean field by "svrg"
-        with ``tempering="auto"`` it makes two up to 2e7, one annealed and one cold: few
-        documents may end higher without. One start is made of longer fits.
+        with ``tempering="auto"`` it makes two up to 2e7, a cold one, below which no fit
+        ends then, and one that is annealed: few documents may end higher without. One
+        start is made of longer fits.
     components_init : array-like of shape (n_components, n_features), default=None
         Pseudo-counts to start from, in place of random ones, as `components_` has them;
         with the collapsed E step in any scale.
@@ -504,9 +505,9 @@ class TemperedLDA(TopicModel):
             return model.start((topics,), n_documents, share=share)
         return model.start((topics,), n_documents, (doc, bool(word)))
 
-    def _temperature(self, plan, model, data, rng, number):
+    def _temperature(self, plan, model, data, rng, left):
         tempering, length = self.tempering, self.annealing_iter
-        cold = self.n_init == "auto" and number > 0
+        cold = self.n_init == "auto" and left > 0  # the last of a race is annealed
         if self._collapsed or cold:
             return schedules.Constant(1.0)
         if not float(length).is_integer() and (

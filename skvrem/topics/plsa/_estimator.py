@@ -294,7 +294,7 @@ class VRPLSA(TopicModel):
             return model.resume(topics / model.n_components, n_documents)
         return model.start((topics, model.uniform(n_documents)))
 
-    def _temperature(self, plan, model, data, rng, number):
+    def _temperature(self, plan, model, data, rng, left):
         length = 0 if self.tempering is None else self.annealing_iter
         return schedules.Linear(self.temperature, length)
 
