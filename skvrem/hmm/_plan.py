@@ -17,8 +17,8 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 # something: after some epochs.
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (4, 2)), ((3, 4), (4, 1)), 6
 # Short data, of so many rows times states, have many optima for next to no seconds, and
-# of more rows fewer starts take as many; fits of many states rise so slowly that a few
-# epochs do not tell them apart. Epochs after which half of the starts go on; of short
+# of somewhat more fewer starts are worth theirs; fits of many states rise so slowly that
+# a few epochs do not tell them apart. Epochs after which half of the starts go on; of short
 # data what ends highest, as by a state of one value that comes again, is often among
 # the last for ten.
 SHORT, SHORT_STARTS, MANY_STATES, MANY_STARTS = 6_000, 32, 9, 20
@@ -106,10 +106,11 @@ def plan_fit(estimator, model, data, warm):
         rungs = RUNGS if solver == "batch" and not moving else ONE_LEFT
         many = estimator.n_components >= MANY_STATES
         least = MANY_STARTS if many else STARTS
-        affordable = SHORT_STARTS * SHORT // (rows * estimator.n_components)
+        shorter = min(1.0, SHORT / (rows * estimator.n_components))
+        affordable = int(SHORT_STARTS * shorter**2)
         short = affordable > least
         if solver == "batch" and (short or many):
-            n_init = min(affordable, SHORT_STARTS) if short else MANY_STARTS
+            n_init = affordable if short else MANY_STARTS
             halved = SHORT_HALVED if short else HALVED
             rungs = tuple((n, n_init >> i) for i, n in enumerate(halved, 1))
     step_size = schedules.Constant(1.0)
