@@ -17,10 +17,10 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 # something: after some epochs.
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (4, 2)), ((3, 4), (4, 1)), 6
 # Short data, of so many rows times states, have many optima for next to no seconds, and
-# of somewhat more fewer starts are worth theirs; fits of many states rise so slowly that
-# a few epochs do not tell them apart. Epochs after which half of the starts go on; of short
-# data what ends highest, as by a state of one value that comes again, is often among
-# the last for ten.
+# of somewhat more fewer starts are worth theirs; fits of many states rise so slowly
+# that a few epochs do not tell them apart. Epochs after which half of the starts go on;
+# of short data what ends highest, as by a state of one value that comes again, is often
+# among the last for ten.
 SHORT, SHORT_STARTS, MANY_STATES, MANY_STARTS = 6_000, 32, 9, 20
 HALVED, SHORT_HALVED = (5, 10, 40), (15, 40)
 # Of long data the first rung sees one row of so many, in stretches, but enough to tell
