@@ -36,6 +36,7 @@ LLOYD_ITERATIONS = 20
 # Of codes: most whose neighbours are compared; and what starts take turns with, where
 # the means of windows show states that stay, and single rows those of one code.
 MOST_CODES, OF_CODES = 500, ("company", "chance", "rows", "chance", "rows", "chance")
+ALIKE = 1e-6
 # States from which on moves are worth their passes; how many in a row may fail, their
 # epochs, and how often a fit goes on.
 FEWEST_STATES, FAILURES, EPOCHS, TIMES = 5, 3, 8, 4
@@ -201,14 +202,14 @@ def _begun(model, method, number, sample, rng):
     if phases is not None and known is None:
         labels = _in_segments(Z, *_segments(sample), phases, method, rng)
     elif turn == "company" and codes.max() >= n:
-        labels = _by_company(codes, sample.inside, n, rng)
+        labels = _by_company(codes, codes.max() + 1, sample.inside, n, rng)
     else:
         standard, counts = sample.windows[number % len(sample.windows)]
         labels, _ = _lloyd(standard, n, method, known, rng)
         labels = np.repeat(labels, counts)
     if parts > 1 and known is None and method == "kmeans":
         fine, _ = _lloyd(Z, n * parts, "kmeans", None, rng)
-        labels = _by_company(fine, sample.inside, n, rng)
+        labels = _by_company(fine, n * parts, sample.inside, n, rng)
     if model.transitions.ordered and known is None:
         labels = _ordered_clusters(labels, sample.place, n)
     inner, inside = labels, sample.inside
@@ -274,21 +275,22 @@ def _in_segments(Z, edges, whole, phases, method, rng):
     return labels
 
 
-def _by_company(fine, inside, n, rng):
+def _by_company(fine, n_fine, inside, n, rng):
     """Return labels of states, each of several fine clusters or codes.
 
     Those of a state are followed, and preceded, by much the same ones.
     """
-    rows = np.bincount(fine)
-    counts = np.full((len(rows), len(rows)), 1.0 / len(rows))
+    rows = np.bincount(fine, minlength=n_fine)
+    counts = np.full((n_fine, n_fine), 1.0 / n_fine)
     np.add.at(counts, (fine[inside - 1], fine[inside]), 1.0)
     after = counts / counts.sum(axis=1, keepdims=True)
     before = counts.T / counts.sum(axis=0)[:, None]
+    # Distances of roots are Hellinger's. No two are the same: n clusters can differ.
+    roots = np.sqrt(np.hstack([after, before]))
+    roots += ALIKE * rng.standard_normal(roots.shape)
     seed = int(rng.integers(2**31 - 1))
     means = KMeans(n, n_init=1, max_iter=LLOYD_ITERATIONS, random_state=seed)
-    # Distances of roots are Hellinger's.
-    means.fit(np.sqrt(np.hstack([after, before])), sample_weight=rows)
-    return means.labels_[fine]
+    return means.fit(roots, sample_weight=rows + 1.0).labels_[fine]
 
 
 def _by_chance(codes, inside, n, rng):

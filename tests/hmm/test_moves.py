@@ -10,7 +10,14 @@ from scipy.stats import norm
 from sklearn.preprocessing import StandardScaler
 
 from skvrem import VRHMM
-from skvrem.hmm import Categorical, Gaussian, Homogeneous, _plan, _start
+from skvrem.hmm import (
+    Categorical,
+    Gaussian,
+    Homogeneous,
+    MixtureGaussian,
+    _plan,
+    _start,
+)
 from skvrem.hmm._input import open_rows
 from skvrem.hmm.clusters._model import nearest
 
@@ -212,6 +219,22 @@ def test_chance_gives_every_code_shares_of_all_states():
     np.add.at(counts, (before, after), 1.0)
     counts /= counts.sum(axis=1, keepdims=True)
     assert_allclose(counts, drawn.dirichlet(np.ones(3), 3), atol=0.02)
+
+
+def test_neighbours_of_values_that_are_fewer_than_states():
+    """Fine clusters may be empty, and have the same neighbours: none is none's."""
+    fine, inside = np.zeros(20, int), np.arange(1, 20)
+    rng = np.random.default_rng(0)
+    assert len(set(_start._by_company(fine, 6, inside, 3, rng))) == 1
+    X = np.repeat([[0.0], [1.0]], [30, 20], axis=0)
+    model = VRHMM(3, emission=MixtureGaussian(2), random_state=0, n_init=2)
+    assert np.isfinite(model.fit(X).log_likelihood_)
+
+
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+def test_codes_that_come_once():
+    model = VRHMM(3, emission="categorical", n_init=3, random_state=0, tol=1.0)
+    assert np.isfinite(model.fit(np.arange(12)[:, None]).log_likelihood_)
 
 
 def test_few_codes_of_many_states():
