@@ -36,6 +36,7 @@ LLOYD_ITERATIONS = 20
 # Of codes: most whose neighbours are compared; and what starts take turns with, where
 # the means of windows show states that stay, and single rows those of one code.
 MOST_CODES, OF_CODES = 500, ("company", "chance", "rows", "chance", "rows", "chance")
+# What keeps neighbours that are the same apart.
 ALIKE = 1e-6
 # States from which on moves are worth their passes; how many in a row may fail, their
 # epochs, and how often a fit goes on.
@@ -111,6 +112,10 @@ class Sample:
     def inside(self):
         """Which rows follow the one before in a stretch."""
         return np.delete(np.arange(1, len(self.Z)), self.edges[1:] - 1)
+
+    def pairs(self, labels):
+        """Return labels of rows that others follow, and of those that follow."""
+        return labels[self.inside - 1], labels[self.inside]
 
     def codes(self, emission):
         """Return a number for each row, None where rows are no codes without order."""
@@ -193,7 +198,8 @@ def _begun(model, method, number, sample, rng):
     Z, known = sample.Z, sample.known
     phases, parts = model.transitions.phases, emission.n_parts
     codes, turn = sample.codes(emission), "rows"
-    if codes is not None and known is None and not model.transitions.ordered:
+    free = known is None and phases is None and not model.transitions.ordered
+    if codes is not None and free:
         turn = "chance" if method == "random" else OF_CODES[number % len(OF_CODES)]
     method = "random" if method == "others" else method
     if turn == "chance":
@@ -212,11 +218,11 @@ def _begun(model, method, number, sample, rng):
         labels = _by_company(fine, n * parts, sample.inside, n, rng)
     if model.transitions.ordered and known is None:
         labels = _ordered_clusters(labels, sample.place, n)
-    inner, inside = labels, sample.inside
+    inner = labels
     if parts > 1:
         inner = _parts(Z, labels, n, parts, rng)
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
-    found = sample.parameters(model, members, labels[inside - 1], labels[inside])
+    found = sample.parameters(model, members, *sample.pairs(labels))
     return found._replace(emission=emission.given_start(found.emission))
 
 
@@ -451,8 +457,7 @@ def _moved(model, sample, posteriors, split, merged, centres):
     half = half[nearest(sample.Z[half], centres)[0] == 1]
     members[half, merged] = members[half, split]
     members[half, split] = 0.0
-    labels, inside = members.argmax(axis=1), sample.inside
-    return sample.parameters(model, members, labels[inside - 1], labels[inside])
+    return sample.parameters(model, members, *sample.pairs(members.argmax(axis=1)))
 
 
 def _losses(posteriors, weights):

@@ -145,9 +145,9 @@ class TemperedLDA(TopicModel):
         Starts, of which the best is kept; see ``init_scores_``. "auto" makes four of
         short fits, whose word counts that are not zero times `n_components` are at most
         2e6: all go 10 epochs or more, and the best to its end. Of mean field by "svrg"
-        with ``tempering="auto"`` it makes two up to 2e7, a cold one, below which no fit
-        ends then, and one that is annealed: few documents may end higher without. One
-        start is made of longer fits.
+        with ``tempering="auto"`` and `annealing_iter` up to 5 it makes two up to 2e7, a
+        cold one, below which no fit ends then, and one that is annealed: few documents
+        may end higher without. One start is made of longer fits.
     components_init : array-like of shape (n_components, n_features), default=None
         Pseudo-counts to start from, in place of random ones, as `components_` has them;
         with the collapsed E step in any scale.
@@ -416,6 +416,8 @@ class TemperedLDA(TopicModel):
         if self._collapsed:
             return super()._racing(n_documents)
         by_default = self.tempering == "auto" and self._untempered
+        # They are compared at the temperature 1, when both have been there for a while.
+        by_default = by_default and 2 * self.annealing_iter <= self._race_epochs
         by_default = by_default and self._plan(n_documents, True).name == "svrg"
         return 2, COLD_WORK if by_default else 0
 
