@@ -4,6 +4,7 @@ X holds observed features, inputs of transitions and perhaps ids of sequences, w
 stand in a column or beside X; or lengths do.
 """
 
+import warnings
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
@@ -18,12 +19,13 @@ from skvrem.data._sequences import bounds_of_ids, bounds_of_lengths, given_twice
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm.emissions._base import Emission, published
 from skvrem.hmm.emissions._factors import codes_of, column_of, find_levels
-from skvrem.hmm.emissions._facts import SomeRows, all_missing, n_rows
+from skvrem.hmm.emissions._facts import SomeRows, all_missing, extremes, n_rows
 from skvrem.hmm.forward_backward._model_passes import Impossible, stationary
 from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Initial, Transitions
 from skvrem.utils._columns import column_number, naming_columns
 from skvrem.utils._remote import refuse_dask
+from skvrem.utils._reports import outside
 from skvrem.utils._validation import check_weight, validate_data
 
 # Values so many times the median are too far for the squares of others to be told.
@@ -416,6 +418,18 @@ def initial_of(structure, emission, transitions):
     )
 
 
+def _warn_empty(estimator, emission, X):
+    """Say of which columns nothing is known: one of a fold or a stream may be such."""
+    empty, names = np.isnan(extremes(X)[0]), observed_names(estimator)
+    empty = ", ".join(str(names[j]) for j in emission.emits if empty[j])
+    if empty:
+        warnings.warn(
+            f"No value of {empty} has been observed, all are NaN: states do not "
+            "differ by it, and what is found of it means nothing. Leave it out.",
+            stacklevel=outside(),
+        )
+
+
 def open_families(estimator, sequences):
     """Return emission and transitions, opened on the rows of a fit."""
     X, n = sequences.X, estimator.n_components
@@ -430,6 +444,7 @@ def open_families(estimator, sequences):
             "observed that a model could be fitted to."
         )
     emission = _open_emission(estimator, X)
+    _warn_empty(estimator, emission, X)
     transitions = clone(estimator.transitions or Homogeneous())
     levels, inputs = (
         _levels_by_number(estimator),

@@ -1,12 +1,20 @@
 """Mistakes of the caller are told, and fitted answers belong to the fit."""
 
+import warnings
 from copy import deepcopy
 
 import numpy as np
 import pytest
 
 from skvrem import VRHMM
-from skvrem.hmm import Categorical, Covariates, Gaussian, Hierarchical, Product
+from skvrem.hmm import (
+    Categorical,
+    Covariates,
+    Gaussian,
+    Hierarchical,
+    Poisson,
+    Product,
+)
 from skvrem.hmm._input import Sequences, naming_impossible
 from skvrem.hmm.forward_backward._model_passes import Impossible
 from skvrem.utils._base import PREDICTION_PARAMETERS
@@ -95,6 +103,22 @@ def test_nothing_observed():
     with pytest.raises(ValueError, match="nothing has been observed"):
         model.fit(np.full((20, 2), np.nan))
     assert vars(model) == vars(VRHMM(2))
+
+
+def test_a_column_without_values_is_named():
+    X = np.full((60, 3), np.nan)
+    X[:, 0] = np.repeat([0.0, 5.0, 0.0], 20) + np.random.default_rng(0).random(60)
+    parts = [("seen", Gaussian(), [0]), ("empty", Poisson(), [2])]
+    with pytest.warns(UserWarning, match="No value of x1, x2 has been observed"):
+        VRHMM(2, n_init=1, random_state=0).fit(X)
+    with pytest.warns(UserWarning, match="No value of x2 has been observed"):
+        VRHMM(2, emission=Product(parts), n_init=1, random_state=0).fit(X)
+    with pytest.warns(UserWarning, match="No value of x1, x2 has been observed"):
+        VRHMM(2, random_state=0).partial_fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        VRHMM(2, emission=Product(parts[:1]), n_init=1, random_state=0).fit(X)
+
 
 
 @pytest.mark.parametrize("kind", ["diag", "full", "tied", "spherical"])
