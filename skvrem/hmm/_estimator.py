@@ -86,7 +86,14 @@ def _of_emission(name, family, field, text):
         value = getattr(self.emission_, field)
         return value() if callable(value) else value
 
-    return property(get, doc=text)
+    def refuse(self, value):
+        begin = f"{field.removeprefix('full_').removesuffix('_')}_init"
+        raise AttributeError(
+            f"{name} is what a fit finds and is not set. Values to begin from are "
+            f"emission={family}({begin}=...), and those that stay the same without _init."
+        )
+
+    return property(get, refuse, doc=text)
 
 
 class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):

@@ -112,3 +112,17 @@ def test_asked_now():
     np.testing.assert_allclose(
         model.predict_proba(X), theirs.predict_proba(X), atol=1e-9
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("means_", r"Gaussian\(mean_init="),
+        ("covars_", r"Gaussian\(covariance_init="),
+        ("lambdas_", r"Poisson\(rate_init="),
+        ("emissionprob_", r"Categorical\(probability_init="),
+    ],
+)
+def test_starting_values_are_not_set_as_attributes(name, instead):
+    with pytest.raises(AttributeError, match=instead):
+        setattr(VRHMM(2), name, np.ones((2, 1)))
