@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.data import as_source
-from skvrem.mixture._model import GaussianMixtureModel, Parameters
+from skvrem.mixture._model import Parameters
 from skvrem.mixture._start import HARD
-from skvrem.solvers import Batch, Run, ranked_moves
+from skvrem.solvers import ranked_moves
+from skvrem.utils._averaging import AveragingPoint
 
 # Rows that halves are fitted to, the posterior of a row that a component owns, epochs.
 SPLIT_ROWS, OWNED, SPLIT_EPOCHS = 1000, 0.05, 5
@@ -141,20 +142,33 @@ def _split(model, point, data, part, owned, rng):
         # Not by BLAS, whose sums depend on the number of threads.
         axis = np.einsum("ij,i->j", Z, weight * np.einsum("ij,j->i", Z, axis))
         axis /= max(np.sqrt(np.square(axis).sum()), np.finfo(float).tiny)
-    own = GaussianMixtureModel(model.covariance_type, model.reg_covar, model.missing)
     means = whole.means + np.outer([-1.0, 1.0], deviations * axis)
-    solver, some = Batch(), as_source(X, weight)
-    solver.start(own, some, rng)
-    cut = own.start(_twice(whole, means, own.covariance_type))
-    cut = own.update(cut, solver.certify(cut, HARD).mean, None, 1.0)
-    found = Run(own, solver, some, cut, tol=0.0, rng=rng).advance(SPLIT_EPOCHS).anchor
-    if own.covariance_type == "tied":  # to all components, of which these are two
+    some, cut = as_source(X, weight), _twice(whole, means, model.covariance_type)
+    cut, _ = _few_epochs(model, cut, some, 1, HARD)
+    halves, objective = _few_epochs(model, cut, some, SPLIT_EPOCHS)
+    if model.covariance_type == "tied":  # to all components, of which these are two
         shared = whole._asdict()
         shared = {name: shared[name] for name in ("covariances", "precisions_cholesky")}
-        found = own.start(found.point.parameters._replace(**shared))
-        found = solver.certify(found, 1.0)
-    gain = found.objective - np.average(owned.log_density, weights=weight)
-    return Split(gain, found.point.parameters)
+        halves, objective = _few_epochs(model, halves._replace(**shared), some, 0)
+    gain = objective - np.average(owned.log_density, weights=weight)
+    return Split(gain, halves)
+
+
+def _few_epochs(model, parameters, data, n_epochs, beta=1.0):
+    """Return parameters after epochs of EM on a few rows, and their objective a unit.
+
+    There the loop of solvers would take most of the time.
+    """
+    batch = data.batch(0, data.n_units)
+
+    def look():
+        point = AveragingPoint(parameters, None, parameters.means)
+        return point, model.statistics(point, batch, beta)
+
+    for _ in range(n_epochs):
+        point, sums = look()
+        parameters, _ = model.maximize(sums, point, True)
+    return parameters, look()[1].objective / data.total_weight
 
 
 def _only(model, parameters, part):
