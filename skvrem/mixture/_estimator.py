@@ -99,9 +99,9 @@ class VRGaussianMixture(
         with collapsed components (see `fit`) loses to any without. "auto" searches
         for one: a few epochs from `init_params` and three other starts on a quarter of
         the rows (7,000 at least), then split-merge moves [4]_ from the best, and on
-        all rows from where a long fit ends; of short data it makes twelve starts and
-        fits four to their ends. See ``init_scores_``. It makes one start where values
-        to start from are given.
+        all rows from where a long fit ends, or one other start that it fits to its end;
+        of short data it makes twelve starts and fits four to their ends. See
+        ``init_scores_``. It makes one start where values to start from are given.
     init_params : str, default="kmeans"
         "kmeans", "k-means++", "random" or "random_from_data".
         Starting values; the first two from a subsample where rows are more than 10,000.

@@ -45,7 +45,7 @@ class Effort(NamedTuple):
     cost: float
 
 
-USUAL = Effort(solvers.STARTS, 1, 2.3)
+USUAL = Effort(solvers.STARTS, 1, 2.0)
 # Short data, of so many rows times components, have many optima for next to no seconds;
 # with fewer rows for each parameter the highest of more optima fits the most noise.
 SHORT, TOLD_APART = 20_000, 10
@@ -186,6 +186,9 @@ class Trail:
         self.scores, self.epochs = found.scores.copy(), found.epochs.copy()
         self.number, self.rest = found.number, found.rest
         self.cost, self.ends = effort.cost, effort.ends
+        # Whether one more is, if search and moves have left some of what they may cost:
+        # a fit that takes long has been searched for little.
+        self.spare = effort.ends == 1 and data.n_units <= MOST_ROWS
         self.most: Any = None
         self.least = -np.inf
 
@@ -213,7 +216,10 @@ class Trail:
             if parameters is not None:
                 self.epochs[self.number] -= end.n_iter  # which the next counts as well
                 return self.make().start(parameters), passes, False
-            self.ends -= 1
+            if self.spare and self.most > 0.0:
+                self.spare = False
+            else:
+                self.ends -= 1
             if self.ends < 1 or left < LEFT * end.n_iter:
                 return None, passes, False
             # Where a start was before it moved leads nowhere else.

@@ -357,12 +357,34 @@ def test_moves_from_an_end_are_tried_on_all_rows_or_so_many(monkeypatch):
     X, stuck, _ = hills()
     may = _search.USUAL.cost * 5.0 - 3.0  # five epochs, after three passes
     trail, end = gone(X, stuck, passes=2.0)
+    trail.spare = False
     assert trail.again(end, 1000) == (None, 2.0, False)
     monkeypatch.setattr(_search, "MOST_ROWS", 150)
     trail, end = gone(X, stuck, passes=2.0)
     assert trail.again(end, 1000) == (None, 1.0, False)  # half of all rows
     noise = pytest.approx(0.5 * 3)  # a mean, a variance and a weight
     assert seen == [(300, noise, 0, may), (150, noise, _search.SETTLE, 2.0 * may)]
+
+
+def test_another_start_comes_to_its_end_where_passes_are_left(monkeypatch):
+    """One, of few rows: those of many take seconds."""
+    monkeypatch.setattr(solvers, "climb", lambda *how: (None, 2.0))
+    X, stuck, good = hills()
+    other = start(X, good, "diag")[1]
+    trail, end = gone(X, stuck, passes=2.0, rest=[(1, other), (3, other), (0, other)])
+    point, passes, anew = trail.again(end, 1000)
+    assert anew and passes == 2.0 and trail.number == 3
+    np.testing.assert_array_equal(point.parameters.means, other.parameters.means)
+    lower = end._replace(objective=end.objective - 1.0)
+    assert trail.again(lower, 1000) == (None, 0.0, False)
+    # As many passes as the end allows are spent on the search and moves, or more.
+    most = _search.USUAL.cost * 5.0
+    for spent, more in ((most - 4.0, True), (most - 3.0, False)):
+        trail, end = gone(X, stuck, passes=spent)
+        assert trail.again(end, 1000)[2] is more
+    monkeypatch.setattr(_search, "MOST_ROWS", 150)
+    trail, end = gone(X, stuck, passes=1.0)
+    assert trail.again(end, 1000) == (None, 1.0, False)
 
 
 def test_ends_of_other_starts_are_looked_at_where_more_than_one_is_wanted():
