@@ -163,7 +163,8 @@ class BayesianLogisticRegression(
         covariance ``-population_origin_ * population_scale_**2``. All else that is
         said of intercepts is of features that are zero.
     log_marginal_likelihood_ : float
-        With groups, in place of ``elbo_``: of the targets, by Laplace's method.
+        With groups, in place of ``elbo_``: of the targets, by Laplace's method; by
+        quadrature over the intercepts of groups of few rows, where they alone differ.
     solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
         What was used.
     n_samples_seen_ : int

@@ -53,6 +53,7 @@ from skvrem.vi.glm._model_groups import (
     GroupedModel,
     GroupRows,
     VaryingPosterior,
+    integrated,
 )
 
 # Standard deviation of the logarithms of the population's scales, in the prior.
@@ -235,6 +236,8 @@ class ByGroup:
         n_rows += before["n_rows"] if go_on else 0.0
         given = data, targets, prior
         model = self._grouped_model(rows, *given, past, n_rows, go_on=go_on)
+        if not stream:
+            model = integrated(model)
         point = self._group_start(model, data, targets, labels, go_on)
         if units is not None:
             model = OriginModel(model, *units)
@@ -282,7 +285,7 @@ class ByGroup:
                 "objective_": objective,
                 "n_samples_seen_": n_seen,
                 "solver_": "batch",
-                "expectation_": "laplace",
+                "expectation_": here.expectation,
                 "optimizer_": "lbfgs",
                 "step_size_": 1.0,
                 "batch_size_": n_units,
@@ -429,7 +432,7 @@ class ByGroup:
         """
         few, share = model.at(point)[0].rows.some(ONE_IN)
         given = data, targets, prior, None, share * n_rows
-        smaller = self._grouped_model(few, *given, go_on=False)
+        smaller = integrated(self._grouped_model(few, *given, go_on=False))
         if units is not None:
             smaller = OriginModel(smaller, *units)
         parameters, near = point.parameters, {}

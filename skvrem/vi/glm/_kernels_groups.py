@@ -12,6 +12,23 @@ offset; its log-likelihood :math:`\ell` at the predictor
 
 under the codes 0, 1 and 2. With the slope :math:`\ell'` and the curvature
 :math:`-\ell''`, :math:`g = \sum \ell' x` and :math:`H = -\sum \ell'' x x^T`.
+
+Where one coefficient differs by group, q = 1, it can be integrated out: z is normal
+about :math:`\mu` with the deviation :math:`\tau`, T its precision, and :math:`b =
+(\mu, \beta)` is what groups share. Given both,
+
+.. math:: f(z, b, t) = \sum_n \ell_n(\eta_n) - \tfrac12 T (z - \mu)^2 - t, \qquad
+          F(b, t) = \log \int e^f dz - \tfrac12 \log 2 \pi, \qquad t = \log \tau ,
+
+and expectations are those of z, of the density :math:`\propto e^f`. With the score
+:math:`s = \partial_b f`, :math:`\partial_b F = E s` (Fisher) and
+:math:`\partial_b^2 F = E \partial_b^2 f + \mathrm{cov}(s)` (Louis).
+
+Integrals are sums over nodes a step apart, on both sides of the mode of f until the
+density is next to nothing. Of analytic functions such sums converge geometrically in
+the step (Trefethen and Weideman, 2014), however skew they are; as many nodes of Gauss
+and Hermite about the mode miss the far side of a group whose rows are all of one class,
+or counts of zero.
 """
 
 import math
@@ -19,6 +36,15 @@ import math
 import numpy as np
 
 from skvrem.utils._jit import CONTRACT, kernel
+
+# Steps to the mode of a group at most, and what the last one may gain, in nats: nodes
+# need not lie about it exactly, but where should not depend on where it is sought.
+STEPS, NEAR = 60, 1e-8
+# Between nodes, in the predictors of rows, at most: exp(-e^eta), which cuts off the
+# density where counts are zero, is then integrated to within 1e-6 of itself. Densities
+# of nodes, as shares of the mode's, that are left out; and nodes at most, for more of
+# which the step is doubled.
+APART, LEAST, MOST = 0.6, 1e-8, 1024
 
 
 @kernel(fastmath=CONTRACT)
@@ -179,3 +205,229 @@ def fill_moments(
             v[i] = _variance(x, none, whole, shared)
             for j in range(q):
                 v[i] += inner[j] * x[j] * x[j]
+
+
+@kernel(fastmath=CONTRACT)
+def _open_group(X, order, origin, offset, begin, end, b, x, own, base):
+    """Fill what rows begin..end multiply the group's coefficient by, and the rest."""
+    none = np.zeros(0)
+    for i in range(begin, end):
+        _open_row(X, i, order, origin, x)
+        own[i - begin] = x[0]
+        eta = offset[i] if offset.size else 0.0
+        base[i - begin] = _predictor(x[1:], none, b[1:], eta)
+
+
+@kernel(fastmath=CONTRACT)
+def _mode(own, base, y, trials, code, begin, end, mu, T, z):
+    """Return the mode of f, sought from z, f + t there, and its curvature."""
+    last, step, curvature = -math.inf, 0.0, T
+    for _ in range(STEPS):
+        slope, curvature = T * (mu - z), T
+        value = -0.5 * T * (z - mu) * (z - mu)
+        for i in range(begin, end):
+            x = own[i - begin]
+            eta = base[i - begin] + x * z
+            one, by, bent, _ = _slopes(code, y[i], trials[i], eta)
+            value += one
+            slope += by * x
+            curvature += bent * x * x
+        if not value >= last:  # the step was too long
+            step *= 0.5
+            z -= step
+            continue
+        last, step = value, slope / curvature
+        if step * slope < NEAR:
+            break
+        z += step
+    return z, last, curvature
+
+
+@kernel(fastmath=CONTRACT)
+def _integrate(
+    X, order, origin, y, trials, code, begin, end, mu, T, z, own, base, x, at, share,
+    scores, rows,
+):  # fmt: skip
+    r"""Fill nodes at, their shares, and centred scores by b.
+
+    at and share (MOST,), scores (MOST, p); rows (3, n): the last is filled with
+    :math:`-E \ell''` of each row, the others are room, x (p,) with the mean of scores.
+    Returns F + t, the mean of z, and how many nodes there are.
+    """
+    p = x.size
+    z, top, curvature = _mode(own, base, y, trials, code, begin, end, mu, T, z)
+    apart, total, n_nodes = 0.8 / math.sqrt(curvature), 0.0, MOST
+    for i in range(begin, end):
+        apart = min(apart, APART / max(abs(own[i - begin]), 1e-300))
+    while n_nodes == MOST:  # were too few, or there are none yet
+        total, n_nodes = 0.0, 0
+        rows[2, : end - begin] = 0.0
+        for side in range(2):
+            place = z - side * apart
+            while n_nodes < MOST:
+                value = -0.5 * T * (place - mu) * (place - mu)
+                for i in range(begin, end):
+                    eta = base[i - begin] + own[i - begin] * place
+                    one, rows[0, i - begin], rows[1, i - begin], _ = _slopes(
+                        code, y[i], trials[i], eta
+                    )
+                    value += one
+                density = math.exp(value - top)
+                if not density > LEAST:
+                    break
+                at[n_nodes], share[n_nodes] = place, density
+                scores[n_nodes] = 0.0
+                scores[n_nodes, 0] = T * (place - mu)
+                for i in range(begin, end):
+                    rows[2, i - begin] += density * rows[1, i - begin]
+                    if p > 1:
+                        _open_row(X, i, order, origin, x)
+                        for j in range(1, p):
+                            scores[n_nodes, j] += rows[0, i - begin] * x[j]
+                total += density
+                n_nodes += 1
+                place += apart if side == 0 else -apart
+        apart *= 2.0
+    apart *= 0.5
+    for i in range(begin, end):
+        rows[2, i - begin] /= total
+    z = 0.0
+    x[:] = 0.0
+    for k in range(n_nodes):
+        share[k] /= total
+        z += share[k] * at[k]
+        for j in range(p):
+            x[j] += share[k] * scores[k, j]
+    for k in range(n_nodes):
+        for j in range(p):
+            scores[k, j] -= x[j]
+    return top + math.log(total * apart / math.sqrt(2.0 * math.pi)), z, n_nodes
+
+
+@kernel(fastmath=CONTRACT)
+def fill_integrals(
+    X, order, origin, y, trials, offset, code, bounds, first, last, log_tau, b, Z,
+    value, mean, variance, cross, of_shared, within,
+):  # fmt: skip
+    r"""Fill F of groups first..last, moments of coefficients, and sums over groups.
+
+    log_tau (s,), b (s, p) and Z (s, n_groups), where modes are sought, of s points at
+    once; value, mean and variance (s, n_groups), cross (s, n_groups, p - 1),
+    :math:`\mathrm{cov}(z, s_\beta)`; of_shared (s, p - 1) and within (s, p - 1, p - 1),
+    :math:`\partial_\beta F` and :math:`-\partial_\beta^2 F`, are sums over these
+    groups.
+    """
+    n_points, p = b.shape
+    most = 0
+    for m in range(first, last):
+        most = max(most, bounds[m + 1] - bounds[m])
+    x, own, base = np.ones(p), np.empty(most), np.empty(most)
+    at, share, scores = np.empty(MOST), np.empty(MOST), np.empty((MOST, p))
+    rows = np.empty((3, most))
+    for s in range(n_points):
+        T = math.exp(-2.0 * log_tau[s])
+        for m in range(first, last):
+            begin, end, mu = bounds[m], bounds[m + 1], b[s, 0]
+            _open_group(X, order, origin, offset, begin, end, b[s], x, own, base)
+            found, z, n_nodes = _integrate(
+                X, order, origin, y, trials, code, begin, end, mu, T, Z[s, m], own,
+                base, x, at, share, scores, rows,
+            )  # fmt: skip
+            value[s, m], mean[s, m], variance[s, m] = found - log_tau[s], z, 0.0
+            cross[s, m] = 0.0
+            for j in range(p - 1):
+                of_shared[s, j] += x[1 + j]
+            for i in range(begin, end):
+                _open_row(X, i, order, origin, x)
+                for j in range(p - 1):
+                    much = rows[2, i - begin] * x[1 + j]
+                    for h in range(p - 1):
+                        within[s, j, h] += much * x[1 + h]
+            for k in range(n_nodes):
+                variance[s, m] += share[k] * (at[k] - z) * (at[k] - z)
+                for j in range(p - 1):
+                    much = share[k] * scores[k, 1 + j]
+                    cross[s, m, j] += much * (at[k] - z)
+                    for h in range(p - 1):
+                        within[s, j, h] -= much * scores[k, 1 + h]
+
+
+@kernel(fastmath=CONTRACT)
+def fill_bends(
+    X, order, origin, y, trials, offset, code, bounds, first, last, log_tau, b, Z,
+    covariance, bent, by_mean, by_scale, mixed,
+):  # fmt: skip
+    r"""Fill what the curvature of F does where b has a covariance (s, p, p).
+
+    With :math:`\Sigma` the covariance, :math:`\tilde s = s - E s` and
+    :math:`c = \mathrm{tr}(\Sigma \partial_b^2 f) + \tilde s^T \Sigma \tilde s`, of
+    which :math:`E c = \mathrm{tr}(\Sigma \partial_b^2 F)` and :math:`\mathrm{cov}(z, c)
+    = \mathrm{tr}(\Sigma \partial_b^2 E z)`,
+
+    .. math:: \partial_\theta \mathrm{tr}(\Sigma \partial_b^2 F) = E(\mathrm{tr}(\Sigma
+              \partial_\theta \partial_b^2 f) + 2 \tilde s^T \Sigma \partial_\theta s)
+              + \mathrm{cov}(c, \partial_\theta f) .
+
+    bent (s, n_groups) is :math:`\mathrm{tr}(\Sigma \partial_b^2 E z)`; sums over these
+    groups are by_mean (s, p) and by_scale (s,), the gradient by b and by t, and mixed
+    (s, p), :math:`\partial_b \partial_t F`. The others are as in `fill_integrals`.
+    """
+    n_points, p = b.shape
+    most = 0
+    for m in range(first, last):
+        most = max(most, bounds[m + 1] - bounds[m])
+    x, own, base = np.ones(p), np.empty(most), np.empty(most)
+    at, share, c = np.empty(MOST), np.empty(MOST), np.empty(MOST)
+    scores, turned = np.empty((MOST, p)), np.empty((MOST, p))
+    rows = np.empty((3, most))
+    for s in range(n_points):
+        T, S = math.exp(-2.0 * log_tau[s]), covariance[s]
+        for m in range(first, last):
+            begin, end, mu = bounds[m], bounds[m + 1], b[s, 0]
+            _open_group(X, order, origin, offset, begin, end, b[s], x, own, base)
+            _, z, n_nodes = _integrate(
+                X, order, origin, y, trials, code, begin, end, mu, T, Z[s, m], own,
+                base, x, at, share, scores, rows,
+            )  # fmt: skip
+            for k in range(n_nodes):
+                c[k] = -T * S[0, 0]
+                for j in range(p):
+                    turned[k, j] = 0.0
+                    for h in range(p):
+                        turned[k, j] += S[j, h] * scores[k, h]
+                    c[k] += scores[k, j] * turned[k, j]
+            for i in range(begin, end):
+                _open_row(X, i, order, origin, x)
+                wide, much = 0.0, 0.0
+                for j in range(1, p):
+                    for h in range(1, p):
+                        wide += x[j] * S[j, h] * x[h]
+                for k in range(n_nodes):
+                    eta = base[i - begin] + own[i - begin] * at[k]
+                    _, _, curve, more = _slopes(code, y[i], trials[i], eta)
+                    c[k] -= wide * curve
+                    along = 0.0
+                    for j in range(1, p):
+                        along += x[j] * turned[k, j]
+                    much += share[k] * (wide * more + 2.0 * along * curve)
+                for j in range(1, p):
+                    by_mean[s, j] -= much * x[j]
+            bent[s, m] = 0.0
+            mixed[s, 0] -= 2.0 * T * (z - mu)
+            by_scale[s] += 2.0 * T * S[0, 0]
+            for k in range(n_nodes):
+                away = at[k] - mu
+                square = T * away * away
+                bent[s, m] += share[k] * (at[k] - z) * c[k]
+                by_scale[s] -= 4.0 * share[k] * turned[k, 0] * T * away
+                # Scores are centred, so that c need not be.
+                for j in range(p):
+                    by_mean[s, j] += share[k] * scores[k, j] * c[k]
+                    mixed[s, j] += share[k] * scores[k, j] * square
+            middle = 0.0
+            for k in range(n_nodes):
+                away = at[k] - mu
+                middle += share[k] * T * away * away
+            for k in range(n_nodes):
+                away = at[k] - mu
+                by_scale[s] += share[k] * c[k] * (T * away * away - middle)

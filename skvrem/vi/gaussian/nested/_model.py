@@ -188,6 +188,10 @@ class NestedModel(PlainModel):
     """
 
     longest_step = LONGEST
+    #: Share of a log-density that may be rounding.
+    uncertain = 1e-10
+    #: Draws of the scales that are enough.
+    enough_draws = N_DRAWS
 
     def __init__(
         self, likelihood, prior, n_groups, past=None, n_noisy=None, least_noise=0.0
@@ -237,12 +241,16 @@ class NestedModel(PlainModel):
         square = ((prior.mean - mean) * prior.pull(mean)).sum(axis=1)
         return of_groups - 0.5 * (square + prior.log_det)
 
+    def _about(self, scales, mean, groups):
+        """Return coefficients of groups, what rows say there, and what is climbed."""
+        local = self._local(scales, mean, groups)
+        return groups, local, local.value + self._log_prior(scales, mean, groups)
+
     def settle(self, scales, mean, groups):
         """Return the `Modes` given scales (s, h), found from such coefficients."""
         q, prior = self.q, self.prior
         T = np.exp(-2.0 * scales[:, :q])[:, None]
-        local = self._local(scales, mean, groups)
-        density = local.value + self._log_prior(scales, mean, groups)
+        groups, local, density = self._about(scales, mean, groups)
         stuck = np.zeros(len(mean), bool)  # nothing higher to be told by rounding
         for step in range(STEPS + 1):
             modes = self._modes(scales, mean, groups, local)
@@ -262,9 +270,8 @@ class NestedModel(PlainModel):
             for _ in range(HALVINGS):
                 moved = mean + length[:, None] * by_mean
                 others = groups + length[:, None, None] * by_groups
-                local = self._local(scales, moved, others)
-                reached = local.value + self._log_prior(scales, moved, others)
-                lower = ~(reached >= density - 1e-10 * np.abs(density))
+                others, local, reached = self._about(scales, moved, others)
+                lower = ~(reached >= density - self.uncertain * np.abs(density))
                 if not lower.any():
                     break
                 length[lower] *= 0.5
@@ -501,7 +508,7 @@ class NestedModel(PlainModel):
         if final and 2 * h * work < WORTH:
             information = self._differences(modes)
         root = self._root(information)
-        n_draws = min(N_DRAWS, int(WORTH / work))
+        n_draws = min(N_DRAWS, self.enough_draws, int(WORTH / work))
         if final and n_draws >= 2 * h:
             # Points of Sobol's are even where they are a power of two.
             n_draws = 1 << (n_draws.bit_length() - 1)
