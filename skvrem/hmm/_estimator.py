@@ -90,7 +90,7 @@ def _of_emission(name, family, field, text):
         begin = f"{field.removeprefix('full_').removesuffix('_')}_init"
         raise AttributeError(
             f"{name} is what a fit finds and is not set. Values to begin from are "
-            f"emission={family}({begin}=...), and those that stay the same without _init."
+            f"emission={family}({begin}=...), and what stays the same has no _init."
         )
 
     return property(get, refuse, doc=text)
@@ -181,14 +181,14 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         of them, or 1,000 a parameter if that is more), the best 4 of them 4 more, the
         best 2 (with minibatches 1) go to the end. Short data, up to 6,000 rows times
         states, are worth 32 starts by full passes (of more rows fewer, down to the 12
-        at 9,800), and nine states or more 20: half of them go on after 15 epochs, or of
-        the latter after 5 and again after 10 more, and half of these after 40 more, but
-        nobody whom as many epochs again, each as good as the last, would not bring up
-        to the best. There is one start where there is one state, or with annealing. Of
-        five to eight states one goes to its end, unless data are short; from five on an
-        end leads on by moves that split one state and leave another to the others,
-        unless something is known of them: labels, given parameters, an order,
-        covariates.
+        at 9,800), and nine states or more, or phases of segments in up to 25,000 rows,
+        20: half of them go on after 15 epochs, or of the latter after 5 and again after
+        10 more, and half of these after 40 more, but nobody whom as many epochs again,
+        each as good as the last, would not bring up to the best. There is one start
+        where there is one state, or with annealing. Of five to eight states one goes to
+        its end, unless data are short; from five on an end leads on by moves that split
+        one state and leave another to the others, unless something is known of them:
+        labels, given parameters, an order, covariates.
     init_params : {"kmeans", "random"}, default="kmeans"
         The first start from clusters of rows and the others from randomly chosen rows,
         or every second one of a given number; or all from these. Every third start

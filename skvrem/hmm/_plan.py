@@ -105,6 +105,8 @@ def plan_fit(estimator, model, data, warm):
         moving = moving and can_move(estimator, model, data)
         rungs = RUNGS if solver == "batch" and not moving else ONE_LEFT
         many = estimator.n_components >= MANY_STATES
+        # Which phases belong to which kind is known as late.
+        many |= model.transitions.phases is not None and rows <= FEWEST_SAMPLED
         least = MANY_STARTS if many else STARTS
         shorter = min(1.0, SHORT / (rows * estimator.n_components))
         affordable = int(SHORT_STARTS * shorter**2)

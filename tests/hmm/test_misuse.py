@@ -120,7 +120,6 @@ def test_a_column_without_values_is_named():
         VRHMM(2, emission=Product(parts[:1]), n_init=1, random_state=0).fit(X)
 
 
-
 @pytest.mark.parametrize("kind", ["diag", "full", "tied", "spherical"])
 def test_numbers_whose_squares_are_none(fitted, kind):
     X = fitted[1].copy()

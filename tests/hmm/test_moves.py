@@ -13,6 +13,7 @@ from skvrem import VRHMM
 from skvrem.hmm import (
     Categorical,
     Gaussian,
+    Hierarchical,
     Homogeneous,
     MixtureGaussian,
     _plan,
@@ -40,6 +41,21 @@ def moving(model, X, **given):
     model._check_parameters()
     _, data, opened = open_rows(model, X, fresh=True, **given)
     return _plan.plan_fit(model, opened, data, False)[-1]
+
+
+@pytest.mark.parametrize(("most", "n_init"), [(10_000, 20), (2_000, 12)])
+def test_phases_of_segments_are_worth_more_starts_where_rows_are_few(
+    monkeypatch, most, n_init
+):
+    monkeypatch.setattr(_plan, "FEWEST_SAMPLED", most)
+    X, *_ = series(4, 2, 3000, 0)
+    X = np.column_stack([X, np.arange(1, 3001) % 6 == 0])
+    for transitions, starts in ((Hierarchical(2, 2, 2), n_init), (None, 12)):
+        model = VRHMM(4, transitions=transitions)
+        model._check_parameters()
+        given = X if transitions else X[:, :2]
+        _, data, opened = open_rows(model, given, fresh=True)
+        assert _plan.plan_fit(model, opened, data, False)[2] == starts
 
 
 def test_losses_are_those_of_a_mixture():
