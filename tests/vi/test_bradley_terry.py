@@ -1,6 +1,7 @@
 """BradleyTerry: answers, intervals, input of every kind, and scikit-learn's manners."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -177,6 +178,23 @@ def test_who_comes_first_does_not_matter(ties, rng):
     order = rng.permutation(len(X))
     X2, y2 = np.where(swap[:, None], X[:, ::-1], X), np.where(swap, 1.0 - y, y)
     same_fit(clone(model).fit(X, y), clone(model).fit(X2[order], y2[order]))
+
+
+def test_an_advantage_that_only_the_prior_tells_is_told_of():
+    X, y, _ = season(home=0.5)
+    swap = y == 0.0
+    winner_first = np.where(swap[:, None], X[:, ::-1], X)
+    home = np.where(swap, -1, 1)[:, None]
+    model = BradleyTerry(home_advantage=True)
+    with pytest.warns(UserWarning, match="at home won all 300 matches"):
+        model.fit(winner_first)
+    with pytest.warns(UserWarning, match="at home lost all 300 matches"):
+        model.fit(winner_first, np.zeros(300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told = model.fit(np.hstack([winner_first, home])).home_advantage_
+        BradleyTerry().fit(winner_first)
+    assert told == pytest.approx(clone(model).fit(X, y).home_advantage_, abs=1e-6)
 
 
 def test_home_advantage_swaps_sides():

@@ -42,6 +42,8 @@ from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 
 # posterior="auto" keeps the whole covariance of so many parameters.
 MOST_FULL = 1000
+# Matches of which all may be won at home by chance: fewer, as of the batch of a stream.
+BY_CHANCE = 10
 ADVICE = "Give sample_weight or prior_scale on a smaller scale."
 # Where the fit of independent skills, at which the others start, ends, in nats.
 ROUGH = 1.0
@@ -244,7 +246,8 @@ class BradleyTerry(
         Warns
         -----
         UserWarning
-            If the items fall into groups that never meet.
+            If the items fall into groups that never meet, or all matches were won, or
+            all lost, by who was at home.
         ConvergenceWarning
             If `max_iter` steps were not enough.
         """
@@ -304,6 +307,8 @@ class BradleyTerry(
             prior, learns = self.posterior_.widened(n_more, scale), False
         else:
             self._warn_of_groups(count_groups(codes, items.size))
+            if offset:
+                _warn_of_homes(home, won)
             scale = 1.0 if learns else float(self.prior_scale)
             nothing = np.zeros(items.size + offset)
             prior = MeanField(nothing, nothing + scale)
@@ -526,3 +531,19 @@ class BradleyTerry(
     ranking = _inference.ranking
     summary = _inference.summary
     _draws = _inference.draws
+
+
+def _warn_of_homes(home, won):
+    """Say where nothing but the prior tells how large an advantage is."""
+    shares = np.where(home > 0.0, won, 1.0 - won)[home != 0.0]
+    for result, told in ((1.0, "won"), (0.0, "lost")):
+        if shares.size >= BY_CHANCE and (shares == result).all():
+            warnings.warn(
+                f"Whoever was at home {told} all {shares.size} matches, so that the "
+                "prior alone tells how large home_advantage_ is. The first item of a "
+                "row is at home, and has won without y: give the results as y, or who "
+                "was at home as a third column of X.",
+                UserWarning,
+                stacklevel=outside(),
+            )
+            return
