@@ -1,4 +1,4 @@
-"""Real numbers as targets, of fewer rows than columns, which are many."""
+"""Fewer rows than columns, which are many: real numbers, classes and counts."""
 
 import pickle
 import tracemalloc
@@ -8,9 +8,10 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from skvrem import BayesianGLMRegressor
+from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
+from skvrem.vi.gaussian import _plan
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
-from skvrem.vi.glm import _regressor
+from skvrem.vi.glm import _estimator
 
 # As many rows as a low rank has by default, that is added to a diagonal.
 N, P = 10, 1010
@@ -98,7 +99,7 @@ def test_it_is_that_of_a_full_rank(intercept, rng):
 def test_streams_go_on(first, kept, rng, monkeypatch):
     X, y = wide(rng, 24)
     if not kept:
-        monkeypatch.setattr(_regressor, "MOST_IN_SPAN", N * P)
+        monkeypatch.setattr(_estimator, "MOST_IN_SPAN", N * P)
     given = {"prior_scale": 0.1, "fit_intercept": False, "noise_scale": 0.5}
     whole = BayesianGLMRegressor(**given).fit(X, y)
     stream = getattr(BayesianGLMRegressor(**given), first)(X[:N], y[:N])
@@ -143,3 +144,57 @@ def test_what_is_asked_for_is_had(given, rng):
     assert factor.shape[1] == (10 if "lowrank" in given.values() else 0)
     if factor.size:
         assert (model.posterior_.sign > 0.0).all()
+
+
+CLASSES_AND_COUNTS = {
+    "classes": BayesianLogisticRegression(prior_scale=0.7, random_state=0),
+    "counts": BayesianGLMRegressor("poisson", prior_scale=0.3, random_state=0),
+    "more spread": BayesianGLMRegressor("negative-binomial", prior_scale=0.3),
+}
+
+
+@pytest.mark.parametrize("as_rows", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("name", CLASSES_AND_COUNTS)
+def test_classes_and_counts_have_that_of_a_full_rank(name, as_rows, monkeypatch, rng):
+    """Of few columns both can be had."""
+    X, _ = wide(rng, p=40)
+    y, weight = rng.integers(2, size=N), rng.uniform(0.5, 2.0, N)
+    y = y if name == "classes" else y * rng.integers(9, size=N)
+    X, new = as_rows(X), as_rows(rng.normal(size=(5, 40)))
+    model = CLASSES_AND_COUNTS[name]
+    full = clone(model).set_params(posterior="fullrank").fit(X, y, weight)
+    for module in (_plan, _estimator):
+        monkeypatch.setattr(module, "FULL_RANK", 20)
+    low = clone(model).fit(X, y, weight)
+    q, exact = low.posterior_, full.posterior_
+    assert isinstance(q, LowRank) and q.factor.shape == (41, N)
+    assert (q.sign == -1.0).all()
+    np.testing.assert_allclose(q.mean, exact.mean, atol=1e-7)
+    np.testing.assert_allclose(q.covariance(), exact.covariance(), atol=1e-7)
+    assert low.elbo_ == pytest.approx(full.elbo_, abs=1e-6)
+    ask = "predict_proba" if name == "classes" else "predict_interval"
+    np.testing.assert_allclose(getattr(low, ask)(new), getattr(full, ask)(new), 1e-6)
+    assert low.posterior_.sample(3, random_state=0).shape == (3, 41)
+
+
+@pytest.mark.parametrize("name", CLASSES_AND_COUNTS)
+def test_a_stream_goes_on_from_it(name, rng):
+    """By a low rank that is added, as one that begins with the first batch."""
+    X, y = rng.normal(size=(24, P)), rng.integers(2, size=24)
+    model = clone(CLASSES_AND_COUNTS[name]).set_params(intercept_prior_scale=2.0)
+    model.fit(X[:N], y[:N])
+    assert (model.posterior_.sign == -1.0).all()
+    model.partial_fit(X[N:], y[N:])
+    whole = clone(model).set_params(posterior="lowrank").fit(X, y)
+    assert (model.posterior_.sign == 1.0).all()
+    away = np.linalg.norm(model.coef_ - whole.coef_) / np.linalg.norm(whole.coef_)
+    assert away < 0.02
+    again = clone(model).set_params(warm_start=True).fit(X, y)
+    objective = again.elbo_
+    assert again.fit(X, y).elbo_ == pytest.approx(objective, abs=0.01)
+
+
+def test_more_than_two_classes_have_a_low_rank_that_is_added(rng):
+    X, _ = wide(rng)
+    model = BayesianLogisticRegression(random_state=0).fit(X, np.arange(N) % 3)
+    assert (model.posterior_.sign == 1.0).all()

@@ -81,9 +81,13 @@ class BayesianLogisticRegression(
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
         "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
-        by minibatches it is "meanfield". The standard deviations of "meanfield" are
-        too small where features are correlated, and so are its intervals. With groups
-        it is a Gaussian of all coefficients nested in one of the scales of groups.
+        by minibatches it is "meanfield". Of two classes, up to 1,000 rows that are
+        fewer than coefficients have that of a full rank at any number of these, but in
+        streams: what rows take from the prior has a rank of their number. The standard
+        deviations of "meanfield" are too small where features are correlated, of
+        "lowrank" where more directions than `rank` are told, and so are their
+        intervals. With groups it is a Gaussian of all coefficients nested in one of the
+        scales of groups.
     rank : int or None, default=None
         Of "lowrank"; None is 10.
     solver : {"auto", "batch", "stochastic", "svrg", "saga"}, default="auto"

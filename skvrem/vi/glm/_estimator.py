@@ -67,6 +67,8 @@ DRAWS_AT_ONCE = 50
 ROUNDING = 1e-12
 # Prior standard deviation of a logit where all features are at their means.
 WIDE_INTERCEPT = 10.0
+# Numbers up to which rows are turned into their span, where they are sparse or kept.
+MOST_IN_SPAN = 100_000_000
 # Parameters that are above zero, where an estimator has them.
 POSITIVE = (
     "intercept_prior_scale",
@@ -289,7 +291,9 @@ class GaussianPosterior(
             complete = again and memory.kept.n_seen == seen
             alone = complete or (None if again or data.n_units < FEW else False)
         model_of = partial(self._model, alone=alone)
-        spans = self._in_span(data, prior)
+        # Gaussian noise has been learned with the width.
+        apart = isinstance(family, GaussianNoise)
+        spans = (apart or not stream) and self._in_span(data, prior)
         size = data.n_units if spans else prior.n_dim
         plan = plan_fit(self, size, family.n_predictors)
         rng = as_generator(self.random_state)
@@ -301,8 +305,6 @@ class GaussianPosterior(
         given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
         model = model_of(data, *given, *kind)
         mean, rows = self._first_mean(model, data, prior), data
-        # Gaussian noise has been learned with the width.
-        apart = isinstance(family, GaussianNoise)
         if learned and not apart:
             if prior.n_dim <= FULL_RANK:
                 whole = model_of(data, *given, "full")
@@ -335,7 +337,9 @@ class GaussianPosterior(
 
         point = None if last is None else model.point_of(last)
         if isinstance(memory, Memory) and prior is memory.prior:
-            point = self._better(model, rows, point, model.start(mean, rows, rng))
+            points = [] if point is None else [point]
+            points.append(model.start(mean, rows, rng))
+            point = self._better(model, rows, points)
         if point is None and model.full:
             point = near
         if point is None:
@@ -401,15 +405,22 @@ class GaussianPosterior(
         start = model.start(self._first_mean(model, some, prior), some, rng)
         return width_of_prior(model, some, start, prior_in_span)[0]
 
-    def _in_span(self, data, prior):
+    def _in_span(self, data, prior, n_before=0):
         """Whether there is a posterior of more coefficients than a full rank is for.
 
         As the prior less a rank, that of the rows.
         """
-        return False
+        n_rows, p = n_before + data.n_units, prior.n_dim
+        exact = among(self.posterior, ("auto",)) and takes_sparse_rows(self)
+        natural = among(steps_of(self).optimizer, ("auto", "natural"))
+        wide = n_rows <= FULL_RANK < p and isinstance(prior, MeanField)
+        alone = p == data.n_features + self.fit_intercept  # one predictor a row
+        # Dense rows of a fit have place for as many numbers again.
+        fits = n_rows * p <= MOST_IN_SPAN or not (data.sparse or n_before)
+        return exact and natural and wide and alone and fits
 
     @staticmethod
-    def _better(model, rows, *points):
+    def _better(model, rows, points):
         """Return the point that explains rows best.
 
         Of the width that earlier rows have left, exponentials of new ones may have no

@@ -19,14 +19,13 @@ from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._validation import among, check_magnitude, check_weight
 from skvrem.vi.gaussian._answers import deviation
 from skvrem.vi.gaussian._guards import check_moments, checked, feature_scales
-from skvrem.vi.gaussian._minibatch import MinibatchSteps, steps_of
+from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     OverdispersedCounts,
     PoissonCounts,
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
-from skvrem.vi.gaussian._plan import FULL_RANK, takes_sparse_rows
 from skvrem.vi.glm import _inference
 from skvrem.vi.glm._counts import (
     ConcentrationModel,
@@ -51,9 +50,8 @@ COUNTS = "poisson", "negative-binomial"
 WIDE = 2.5
 # Median of the prior of the population's scales, in the same unit.
 SOME = 0.5
-# Coefficients up to which a stream keeps sums of squares and products; numbers up to
-# which, beyond, it keeps its rows, and sparse ones are made dense.
-MOST_IN_GRAM, MOST_IN_SPAN = 1000, 100_000_000
+# Coefficients up to which a stream keeps sums of squares and products.
+MOST_IN_GRAM = 1000
 
 
 def _targets_of_block(estimator, columns):
@@ -117,10 +115,11 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
         "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
-        by minibatches it is "meanfield". Of "gaussian", up to 1,000 rows that are fewer
-        than coefficients have the exact posterior at any number of these: what rows
-        take from the prior has a rank of their number (as long as sparse rows have no
-        more than 1e8 places, of which the basis is dense). The standard deviations of
+        by minibatches it is "meanfield". Up to 1,000 rows that are fewer than
+        coefficients have that of a full rank at any number of these, the exact one of
+        "gaussian": what rows take from the prior has a rank of their number (as long as
+        sparse rows have no more than 1e8 places, of which the basis is dense; of counts
+        not in streams). The standard deviations of
         "meanfield" are too small where features are correlated, of "lowrank" where
         more directions than `rank` are told, and so are their intervals. With groups
         it is a Gaussian of all coefficients nested in one of the scales of groups.
@@ -511,15 +510,6 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             if not self._in_span(data, first, n_before):
                 return None
         return Gram.of(data, targets, prior, before)
-
-    def _in_span(self, data, prior, n_before=0):
-        n_rows, p = n_before + data.n_units, prior.n_dim
-        exact = self.family == "gaussian" and among(self.posterior, ("auto",))
-        natural = among(steps_of(self).optimizer, ("auto", "natural"))
-        wide = n_rows <= FULL_RANK < p and isinstance(prior, MeanField)
-        # Dense rows of a fit have place for as many numbers again.
-        fits = n_rows * p <= MOST_IN_SPAN or not (data.sparse or n_before)
-        return exact and natural and takes_sparse_rows(self) and wide and fits
 
     def _memory_before(self):
         if self.family == "gaussian" and "_memory" not in vars(self):
