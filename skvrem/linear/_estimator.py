@@ -403,15 +403,16 @@ class SBMLogisticRegression(
         if name == "batch+lbfgs" and takes_dual(model, data):
             return dual_start(model, data, self.tol, rng)
         rows = start_rows(shape[0], data.n_units)
-        cold = name in ("batch", "stochastic") or not rows or model.metric_cost > DEAR
+        cold = name in ("batch", "stochastic") or not rows or model.sample_cost > DEAR
         sample = None if cold else data.some(rows, rng)
         if sample is None or not sample.total_weight > 0.0:
             return np.zeros(shape), 0.0
         tol = START_PRECISION * shape[0] * shape[1] / (2.0 * rows)
         entries = row_entries(data)
         sample_rows = curvature_rows(model.curvature, *shape, rows, entries)
+        changes = {"sample_rows": sample_rows, "metric_cost": START_STEPS}
         result = solvers.run(
-            replace(model, sample_rows=sample_rows, newton=False),
+            replace(model, newton=False, **changes),
             solvers.QuasiNewton(tol),
             sample,
             model.start(Parameters(np.zeros(shape))),

@@ -32,9 +32,23 @@ from skvrem.utils._tiles import tiles
 
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
+# The ridge that limits steps where a sample has missed the curvature, as a share of the
+# columns' typical one.
+LEAST_RIDGE = 1e-8
 # Mean curvature, a row, that coordinates without a ridge have at least in a metric: a
 # matrix sees directions that its parts do not.
 LEAST_CURVATURE, LEAST_OF_MATRICES = 1e-6, 1e-12
+# The least curvature of a direction, as a share of its columns': fewer than all rows do
+# not tell less from none.
+LEAST_SEEN = 1e-6
+# The rows' least weight in a metric, times the root of their mean. Weights of rows that
+# are far on their side vanish, but only there: steps of the length that they allow lead
+# to where they do not. The smaller the mean, the more they differ.
+LEAST_WEIGHT = 1e-3
+# By what share a start is worse than coefficients of zero, not by rounding.
+WORSE = 1e-3
+# The share of a sample in all rows beyond which a pass over them is little beside it.
+FEW_BESIDE = 0.3
 
 
 class Parameters(NamedTuple):
@@ -144,8 +158,10 @@ class LogisticModel:
         `recondition` on some rows.
     sample_rows : int
         That many.
-    metric_cost : float
+    sample_cost : float
         The time that this takes, in passes for the gradient.
+    metric_cost : float
+        The same, with the diagonal of all rows beside it.
     newton : bool
         It is the Hessian itself, of all rows, and next to nothing to take: it is taken
         anew as soon as it does not do.
@@ -167,6 +183,7 @@ class LogisticModel:
     kind: str = "bound"
     every: bool = True
     sample_rows: int = 0
+    sample_cost: float = 0.0
     metric_cost: float = 0.0
     newton: bool = False
     online: Online | None = None
@@ -256,26 +273,30 @@ class LogisticModel:
                 tile.add_transposed(Z, gradient)
         return Statistics(gradient, curvature, objective)
 
-    def _curvature_sums(self, theta, batch, chunk):
+    def _curvature_sums(self, theta, batch, chunk, curvature=None, least=None):
+        curvature = curvature or self.curvature
         thin = self.online.thin if self.online else 1
-        out, (start, stop) = self.curvature.zeros(), chunk
+        out, (start, stop) = curvature.zeros(), chunk
         stop = start + -(-(stop - start) // thin)
         for tile, where in self._tiles(batch, start, stop):
             y, weight = batch.targets[where], _weight(batch, where)
-            if self.curvature.kind == "joint" and self.kind == "hessian":
+            if curvature.kind == "joint" and self.kind == "hessian":
                 Z = tile.times(theta)
                 P = np.empty(Z.shape)
                 _kernels.probabilities(Z, P)
                 factor = weight if weight.size else 1.0
-                self.curvature.add_joint(tile, P, factor, out)
+                curvature.add_joint(tile, P, factor, out)
                 continue
-            weights = self._row_weights(tile.times(theta), y, weight)
-            self.curvature.add(tile, weights, out, y)
+            weights = self._row_weights(tile.times(theta), y, weight, least)
+            curvature.add(tile, weights, out, y)
         out *= thin
         return out
 
-    def _row_weights(self, Z, y, weight):
-        """Weights of the rows in the curvature, of shape (m, columns)."""
+    def _row_weights(self, Z, y, weight, least=None):
+        """Weights of the rows in the curvature, of shape (m, columns).
+
+        At least `least` (k,) a unit of weight, of the Hessian.
+        """
         shared = self.curvature.columns < self.k
         out = np.empty((len(Z), self.curvature.columns))
         if self.kind == "bound":
@@ -293,6 +314,8 @@ class LogisticModel:
         else:
             _kernels.probabilities(Z, p)
             p *= 1.0 - p
+            if least is not None:
+                np.maximum(p, least, out=p)
             if weight.size:
                 p *= weight[:, None]
         if shared:
@@ -300,15 +323,30 @@ class LogisticModel:
             return p.sum(axis=1, keepdims=True) / (self.k - 1)
         return p
 
-    def _taken(self, point, batch):
-        """Return the curvature of a batch alone."""
+    def _taken(self, data, sums):
+        """Return what ``sums(batch, chunk)`` makes of data, a unit of weight."""
+        (found,) = data.chunks().sum(partial(self._taken_of, sums))
+        return found / max(data.total_weight, np.finfo(float).tiny)
+
+    def _taken_of(self, sums, batch):
+        """Return the sum of what ``sums(batch, chunk)`` makes of chunks of a batch."""
 
         def evaluate(chunk):
             with np.errstate(over="ignore", invalid="ignore"):
-                return CurvatureSums(self._curvature_sums(theta, batch, chunk))
+                return CurvatureSums(sums(batch, chunk))
 
-        theta = point.parameters.theta
         return self._over_chunks(evaluate, batch)
+
+    def _weight_sums(self, theta, batch, chunk):
+        """Sums of the rows' weights in the Hessian, of shape (k,)."""
+        out = np.zeros(self.k)
+        for tile, where in self._tiles(batch, *chunk):
+            Z = tile.times(theta)
+            p = np.empty(Z.shape)
+            _kernels.probabilities(Z, p)
+            weight = _weight(batch, where) if batch.weight.size else np.ones(len(p))
+            out += weight @ (p * (1.0 - p))
+        return out
 
     def remember(self, point, batch, beta):
         """Return the sums of a batch, which are all that need be kept."""
@@ -464,6 +502,17 @@ class LogisticModel:
             square = np.square(self.gradient(point, mean)).sum()
             return float(0.5 * square / least) if least > 0.0 else np.inf
 
+    def better(self, point, objective):
+        """Return the point with coefficients of zero, where those are better.
+
+        What they come to is known: a fit to few rows may be far off on all.
+        """
+        zeros = -np.log(self.n_classes)
+        if objective >= (1.0 + WORSE) * zeros:
+            return None
+        theta = np.zeros_like(point.parameters.theta)
+        return point._replace(parameters=Parameters(theta))
+
     def move(self, point, step):
         """Return the point with its parameters moved."""
         theta = point.parameters.theta
@@ -475,18 +524,43 @@ class LogisticModel:
         return self._solve(point.metric, vector.reshape(shape)).ravel()
 
     def recondition(self, point, data, rng):
-        """Return the point with the curvature of a sample of rows, and its cost."""
-        sample = data.some(self.sample_rows, rng)
-        (curvature,) = sample.chunks().sum(partial(self._taken, point))
-        curvature /= max(sample.total_weight, np.finfo(float).tiny)
+        """Return the point with the curvature of a sample of rows, and its cost.
+
+        A sample may miss columns of few entries, and steps along those have no limit
+        but the ridge's. So the diagonal is that of all rows where they are few beside
+        the sample, the ridge is small, or a metric without it has not done.
+        """
+        theta, sample, cost = point.parameters.theta, data, 1.0
+        if self.sample_rows < data.n_units:
+            sample = data.some(self.sample_rows, rng)
+            cost = sample.n_units / data.n_units
+        least = None
+        if (
+            self.kind == "hessian"
+            and self.curvature.kind != "joint"
+            and not self.newton
+        ):
+            weights = self._taken(sample, partial(self._weight_sums, theta))
+            least = LEAST_WEIGHT * np.sqrt(weights)
+        taken = partial(self._curvature_sums, theta, least=least)
+        curvature = self._taken(sample, taken)
+        known = point.metric is None and cost <= FEW_BESIDE
+        if known:
+            typical = np.median(self.curvature.diagonal(curvature))
+            known = self.ridge[0] > LEAST_RIDGE * typical
+        if cost < 1.0 and not known:
+            diagonal = Curvature("diagonal", len(theta), self.curvature.columns)
+            of_all = self._taken(data, partial(taken, curvature=diagonal))
+            self.curvature.raise_diagonal(curvature, of_all)
+            cost += 1.0
         # Where all rows are far on their side, a free intercept has no curvature left.
         whole = self.curvature.kind in ("gram", "joint")
-        least = LEAST_OF_MATRICES if whole else LEAST_CURVATURE
-        ridge = np.where(self.ridge > 0.0, self.ridge, least)
-        return (
-            point._replace(metric=self.curvature.metric(curvature, ridge)),
-            sample.n_units / data.n_units,
-        )
+        free = LEAST_OF_MATRICES if whole else LEAST_CURVATURE
+        ridge = np.where(self.ridge > 0.0, self.ridge, free)
+        if sample is not data:
+            seen = self.curvature.diagonal(curvature).mean(axis=1)
+            ridge = np.maximum(ridge, LEAST_SEEN * seen)
+        return point._replace(metric=self.curvature.metric(curvature, ridge)), cost
 
 
 def log_linear_bound(features, theta, log_prior, descending):

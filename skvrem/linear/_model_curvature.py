@@ -112,6 +112,22 @@ class Curvature:
             out[a, :, b] -= gram
             out[b, :, a] -= gram
 
+    def diagonal(self, total):
+        """Return a view of the diagonal of a sum, of shape (p, columns)."""
+        if self.kind in ("gram", "joint"):
+            axes = {"gram": "jaa->aj", "joint": "jaja->aj"}[self.kind]
+            return np.einsum(axes, total)
+        return total[:, : self.columns]
+
+    def raise_diagonal(self, mean, least):
+        """Raise what is less than half of `least` (p, columns) to it, in place.
+
+        What is nearly right stays as it is: where columns are nearly collinear, the
+        rest of the matrix hangs on it.
+        """
+        diagonal = self.diagonal(mean)
+        np.copyto(diagonal, least, where=diagonal < 0.5 * least)
+
     def by_class(self, total):
         """Return a sum as one of the classes' own matrices."""
         return np.einsum("jajb->jab", total).copy() if self.kind == "joint" else total

@@ -84,6 +84,8 @@ def curvature_rows(curvature, p, k, n_rows, row_entries):
     row_entries : float
         Entries of a row that are not zero: what its outer product costs.
     """
+    if curvature.kind == "diagonal":
+        return n_rows
     if curvature.kind != "gram":
         return min(n_rows, max(4096, n_rows // 4))
     affordable = CURVATURE_PASSES * 4.0 * n_rows * k / row_entries / curvature.columns
@@ -248,7 +250,8 @@ def _cost(curvature, kind, p, k, data):
     exact = curvature.kind == "joint" or (curvature.kind == "gram" and k == 1)
     return {
         "sample_rows": rows,
-        "metric_cost": passes,
+        "sample_cost": passes,
+        "metric_cost": passes + (rows < n_rows),
         "newton": exact
         and kind == "hessian"
         and rows >= n_rows

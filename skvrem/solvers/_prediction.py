@@ -64,6 +64,30 @@ def left_to_gain(gains, objective, noisy=0):
     return math.inf if rate >= 1.0 else size / (1.0 - min(rate, SLOWEST_GAINS))
 
 
+def left_by_sums(objectives):
+    """Return what is left to gain after many steps, from their gains five by five.
+
+    Parameters
+    ----------
+    objectives : sequence of float
+        Of all epochs, the newest last.
+
+    Returns
+    -------
+    left : float
+        What a geometric series of the last two sums of gains goes on to; 0 where there
+        are fewer.
+    """
+    if len(objectives) <= 2 * WINDOW:
+        return 0.0
+    first, middle, last = (objectives[-1 - i * WINDOW] for i in (2, 1, 0))
+    before, size = middle - first, last - middle
+    if not before > 0.0 < size:
+        return 0.0
+    rate = min(size / before, 1.0 - LITTLE)  # where steps are flat, little is left
+    return size * rate / (1.0 - rate)
+
+
 def mean_rate(predictions):
     """Return the mean factor by which an epoch lowers what it predicts, at most 0.95.
 

@@ -224,6 +224,12 @@ class Climbing(Model, Protocol):
     def most_left(self, point, mean) -> float:
         """Return what is proved to be the most left to gain. Only where it can be."""
 
+    def better(self, point, objective):
+        """Return a point that is known to be better than one of such an objective.
+
+        Or None. Only where one is known without a pass.
+        """
+
     def move(self, point, step):
         """Return the point with its parameters moved by such an array."""
 

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from skvrem.solvers import Batch
-from skvrem.solvers._prediction import GainPrediction, left_to_gain, mean_rate
+from skvrem.solvers._prediction import (
+    GainPrediction,
+    left_by_sums,
+    left_to_gain,
+    mean_rate,
+)
 from skvrem.solvers._protocols import Anchor
 
 
@@ -16,6 +21,23 @@ def test_a_geometric_series_is_summed(rate):
     # What was gained last and what is still to come.
     expected = gains[-1] / (1.0 - rate)
     assert left_to_gain(gains, 1.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9, 0.99])
+def test_sums_of_gains_are_a_geometric_series(rate):
+    objectives = [-(rate**i) for i in range(11)]
+    assert left_by_sums(objectives) == pytest.approx(rate**10)
+    assert left_by_sums(objectives[1:]) == 0.0  # too few to tell
+    # One small gain does not change it much.
+    objectives.append(objectives[-1])
+    assert left_by_sums(objectives) > 0.05 * rate**10
+
+
+def test_sums_of_gains_that_do_not_fall_are_no_standstill():
+    # Where five gains are a hundredth of the tolerance, less than that is left.
+    objectives = np.linspace(0.0, 2e-8, 11)
+    assert 0.5e-6 < left_by_sums(objectives) < 1e-6
+    assert left_by_sums(-objectives) == 0.0
 
 
 def test_gains_that_do_not_fall_predict_anything():

@@ -30,6 +30,7 @@ TUPLES = {"_replace", "_fields", "_asdict"}
 # Of which the page says when they are asked for.
 OPTIONAL = {
     "at",
+    "better",
     "follow",
     "joined",
     "know",

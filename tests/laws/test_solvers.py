@@ -243,6 +243,44 @@ def test_a_new_metric_must_pay(before, now, cost, pays):
     assert solver._is_worth_a_metric() == pays
 
 
+def test_a_better_point_that_is_known_takes_the_place_of_a_start():
+    model, solver = Hill(1.0), solvers.QuasiNewton(1e-6)
+    known = At(1.0, Sums(np.array(1.0), 0.0))
+    model.better = lambda point, objective: known if objective < -0.5 else None
+    moved = solver.epoch(started(solver, model, 4.0), None, None)
+    assert moved.point.value == 1.0 and moved.certified.objective == -0.5
+    assert moved.passes == 1.5
+    moved = solver.epoch(moved.certified, None, None)
+    assert moved.point.value == pytest.approx(0.0, abs=1e-12)
+
+
+def test_where_no_step_gains_the_metric_is_taken_anew():
+    model, solver = Hill(1.0), solvers.QuasiNewton(1e-6)
+    model.metric = 2.0
+    anchor = solver.epoch(started(solver, model, 4.0), None, None).certified
+    assert anchor.point.value == 2.0
+    move, metrics = model.move, iter([1.0])
+
+    def fail(point, step):
+        raise FloatingPointError
+
+    def recondition(point, data, rng):
+        model.metric, model.move = next(metrics), move
+        return point, 0.5
+
+    model.move, model.recondition = fail, recondition
+    solver.pairs.clear()
+    moved = solver.epoch(anchor, None, None)
+    assert not moved.stalled and moved.point.value == 2.0
+    moved = solver.epoch(moved.certified, None, None)
+    assert moved.point.value == pytest.approx(0.0, abs=1e-12)
+    # Nothing is left to try with a metric that was taken there.
+    model.recondition = lambda point, data, rng: (point, 0.5)
+    anchor = started(solver, model, 4.0)
+    model.move = fail
+    assert solver.epoch(anchor, None, None).stalled
+
+
 def test_steps_are_slowed_for_good_after_some_dips():
     pace = Pace()
     for _ in range(FORGIVEN):

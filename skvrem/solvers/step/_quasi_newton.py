@@ -6,7 +6,7 @@ from collections import deque
 import numpy as np
 from scipy.linalg.blas import daxpy
 
-from skvrem.solvers._prediction import mean_rate
+from skvrem.solvers._prediction import left_by_sums, mean_rate
 from skvrem.solvers._protocols import Moved
 from skvrem.solvers.estimate._batch import Batch
 
@@ -31,7 +31,8 @@ class QuasiNewton(Batch):
     A metric that is right to some 10 % makes a step gain nine tenths of what is left;
     the pairs learn the rest. :math:`g^T H g / 2`, over one minus the rate at which it
     falls, estimates what is left to gain, so a fit ends without a pass that only
-    shows that nothing moves.
+    shows that nothing moves. Single predictions can be small by chance: where steps are
+    many, it is no less than what their gains say.
 
     ``_protocols.py`` lists what such a model has (`Climbing`).
 
@@ -66,12 +67,13 @@ class QuasiNewton(Batch):
         self.longest = getattr(model, "longest_step", math.inf)
         self.newton = getattr(model, "newton", False)
         self.pairs: deque = deque(maxlen=self.memory)
-        self.predictions = []
+        self.predictions, self.objectives = [], []
         self.age, self.oldest = 0, STEPS_BETWEEN
 
     def state(self):
         """Return pairs and predictions; that of the point comes anew with it."""
-        return super().state() | {"predictions": self.predictions[:-1]}
+        seen = {"predictions": self.predictions[:-1]}
+        return super().state() | seen | {"objectives": self.objectives[:-1]}
 
     def certify(self, point, beta):
         """Evaluate a point that no step has led to, with the metric taken there."""
@@ -87,14 +89,27 @@ class QuasiNewton(Batch):
         return self.anchor
 
     def epoch(self, anchor, pace, rng):
-        """Make one step, of a length that gains enough, where there is one to make."""
+        """Make one step, of a length that gains enough, where there is one to make.
+
+        Or go to a better point, where the model knows one.
+        """
+        if hasattr(self.model, "better"):
+            better = self.model.better(anchor.point, anchor.objective)
+            if better is not None:
+                self.pairs.clear()
+                self.predictions, self.objectives, self.age = [], [], 0
+                anchor = self.certify(better, self.beta)
+                return Moved(anchor.point, anchor.passes, certified=anchor)
         if not self.age and self._is_there(anchor):
             return Moved(anchor.point, 0.0, certified=anchor)
         after, passes = self._step(anchor)
-        stalled = after is None and not self.pairs
+        stalled = after is None and not self.pairs and not self.age
         if after is None:
-            # Once more along the metric alone, unless that is what was tried.
+            # Once more along the metric alone, or a new one that is taken here.
             after = anchor
+            if not self.pairs and self.age:
+                passes += self._take(anchor.point)
+                after = after._replace(point=self.point)
             self.pairs.clear()
         if not stalled:
             after, cost = self._predict_gain(after)
@@ -121,9 +136,11 @@ class QuasiNewton(Batch):
         if cost:
             anchor = anchor._replace(point=self.point)
         self.predictions.append(self.prediction)
+        self.objectives.append(anchor.objective)
         left = math.nan
         if self.trusted:
             left = self.prediction / (1.0 - mean_rate(self.predictions))
+            left = max(left, left_by_sums(self.objectives))
             highest = getattr(self.model, "highest", math.inf)
             left = min(left, highest - anchor.objective)
         return anchor._replace(predicted_gain=left), cost
