@@ -1,15 +1,15 @@
 """Families without closed forms, with derivatives that are exact."""
 
 import numpy as np
-from scipy.special import betainc, digamma, gamma, gammaln, polygamma, stdtr
+from scipy.special import betainc, gamma, gammaln, stdtr
 
-from skvrem.hmm.emissions._coordinates import TWO_PI
+from skvrem.hmm.emissions._coordinates import LOG_2PI, TWO_PI
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._facts import filled_moments
 from skvrem.hmm.emissions.densities._model import student_t, weibull, wrapped_cauchy
+from skvrem.hmm.emissions.densities._stirling import log_ratio, rise
 from skvrem.utils._columns import Given
 
-LOG_PI = float(np.log(np.pi))
 # Of the width of a column, the least that a state has: what is of one value would have
 # none. Of angles, the least of one less the mean resultant length.
 LEAST = 1e-6
@@ -69,24 +69,26 @@ class NegativeBinomial(DensityEmission):
 
     def log_density(self, x, mean, size):
         """Return the log-probabilities of counts."""
-        total = size + mean
-        constant = gammaln(x + size) - gammaln(size) - gammaln(x + 1.0)
-        return constant + size * np.log(size / total) + x * np.log(mean / total)
+        logs, _ = log_ratio(size + x, size + mean, x - mean)
+        # That of Poisson, and what is 0 at infinite sizes.
+        poisson = x * np.log(mean) - mean - gammaln(x + 1.0)
+        return poisson + (size + x) * logs - (x - mean) + rise(x, size)[0]
 
     def derivatives(self, x, mean, size):
         """Return these, and derivatives by logarithms of mean and size."""
-        total, left = size + mean, x - mean
-        by_mean = size * left / total
-        rise = digamma(x + size) - digamma(size) + np.log(size / total) - left / total
-        bend = polygamma(1, x + size) - polygamma(1, size) + 1.0 / size - 1.0 / total
-        by_size = size * rise
-        both = size * mean * left / np.square(total)
+        end, total, left = size + x, size + mean, x - mean
+        share, part = size / total, left / total
+        logs, beyond = log_ratio(end, total, left)
+        constant, slope, bend = rise(x, size, order=2)
+        poisson = x * np.log(mean) - mean - gammaln(x + 1.0)
+        log_f = poisson + end * logs - left + constant
+        by_size = size * (beyond + slope)
         curves = [
-            -mean * size * (size + x) / np.square(total),
-            both,
-            by_size + np.square(size) * (bend + left / np.square(total)),
+            -mean * share * (end / total),
+            mean * share * part,
+            by_size + size * (size * (np.square(part) / end + bend)),
         ]
-        return self.log_density(x, mean, size), [by_mean, by_size], curves
+        return log_f, [share * left, by_size], curves
 
     def mean_variance(self, mean, size):
         """Return mean and variance."""
@@ -176,17 +178,19 @@ class StudentT(DensityEmission):
         return self._constant(scale, df) - 0.5 * (df + 1.0) * np.log1p(square / df)
 
     def _constant(self, scale, df):
-        constant = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df)
-        return constant - 0.5 * (np.log(df) + LOG_PI) - np.log(scale)
+        half = 0.5 * df
+        ratio = (half + 0.5) * np.log1p(0.5 / half) - 0.5 + rise(0.5, half)[0]
+        return ratio - 0.5 * LOG_2PI - np.log(scale)
 
     def derivatives(self, x, location, scale, df):
         """Return these, and derivatives by location and by logarithms of the others.
 
         Those of second order are, for location and scale, of EM's surrogate.
         """
-        half = 0.5 * (df + 1.0)
-        gap = digamma(half) - digamma(0.5 * df)
-        bend = 0.5 * (polygamma(1, half) - polygamma(1, 0.5 * df))
+        half = 0.5 * df
+        _, gap, bend = rise(0.5, half, order=2)
+        gap = gap + np.log1p(0.5 / half)
+        bend = 0.5 * (bend - 0.5 / half / (half + 0.5))
         constant = self._constant(scale, df)
         return student_t(x, location, scale, df, constant, gap, bend)
 
