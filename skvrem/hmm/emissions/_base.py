@@ -42,6 +42,24 @@ def ratio(sums, weight, otherwise):
     return np.where(empty, otherwise, sums / np.where(empty, 1.0, weight))
 
 
+def of_width_one(sd, least, names, weight, mean=0.0):
+    """Return what `Emission.widths` yields, in widths of the columns.
+
+    Parameters
+    ----------
+    sd : ndarray of shape (n_states, n_columns)
+        Widths of the states.
+    least : float or ndarray of shape (n_columns,)
+        What they do not fall below.
+    names, weight : see `Emission.widths`
+    mean : float or ndarray of shape (n_columns,)
+        Of the data, where their values are near to each other beside it.
+    """
+    ones = np.ones(sd.shape[1])
+    about = np.square(least) * ones, ones, mean * ones, names, "state"
+    return *about, np.square(sd), weight
+
+
 def published(family, parameters, dtype):
     """Return a copy of a family with parameters as its fitted attributes."""
     family = copy(family)

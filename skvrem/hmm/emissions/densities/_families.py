@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.special import betainc, gamma, gammaln, stdtr
 
+from skvrem.hmm.emissions._base import of_width_one
 from skvrem.hmm.emissions._coordinates import LOG_2PI, TWO_PI
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._facts import filled_moments
@@ -15,11 +16,6 @@ from skvrem.utils._columns import Given
 LEAST = 1e-6
 # The standard deviation of the logarithm of a Weibull variable of shape 1.
 GUMBEL = np.pi / np.sqrt(6.0)
-
-
-def _widths(sd, mean, names, weight):
-    """Return what `Emission.widths` yields of columns of width 1."""
-    return LEAST**2, np.ones_like(mean), mean, names, "state", np.square(sd), weight
 
 
 class NegativeBinomial(DensityEmission):
@@ -163,9 +159,8 @@ class StudentT(DensityEmission):
         """Yield squared widths of the data and of the states, in those of columns."""
         if self._split(self.varies())[1].all():
             scale = self._split(parameters)[1] / self._unit[0]
-            yield _widths(
-                scale, self._zero[0] / self._unit[0], names, self.row_weight(features)
-            )
+            mean, weight = self._zero[0] / self._unit[0], self.row_weight(features)
+            yield of_width_one(scale, LEAST, names, weight, mean)
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
@@ -261,9 +256,8 @@ class Weibull(DensityEmission):
         """Yield variances of logarithms of the data and of the states, in columns'."""
         if self._split(self.varies())[1].all():
             sd = GUMBEL / self._split(parameters)[1] / self._width_log
-            yield _widths(
-                sd, self._mean_log / self._width_log, names, self.row_weight(features)
-            )
+            mean, weight = self._mean_log / self._width_log, self.row_weight(features)
+            yield of_width_one(sd, LEAST, names, weight, mean)
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
@@ -347,6 +341,12 @@ class WrappedCauchy(DensityEmission):
         """Look at the rows of a fit: units, and what users gave."""
         super().prepare(X)
         self._ends = {"concentration": (0.0, 1.0 - LEAST)}
+
+    def widths(self, parameters, features, names):
+        """Yield squared widths of the states, in radians, and the least of them."""
+        if self._split(self.varies())[1].all():
+            width = 1.0 - self._split(parameters)[1]
+            yield of_width_one(width, LEAST, names, self.row_weight(features))
 
     def log_density(self, x, mean, concentration):
         """Return the log-densities."""
