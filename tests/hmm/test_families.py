@@ -23,6 +23,7 @@ from skvrem.hmm import (
     Multinomial,
     NegativeBinomial,
     Poisson,
+    Product,
     Regression,
     StudentT,
     VonMises,
@@ -378,6 +379,87 @@ def test_few_and_many_categories_are_fitted_alike(monkeypatch):
         found.append(VRHMM(2, emission="categorical", tol=0.0, **options).fit(X))
     np.testing.assert_allclose(*(m.emissionprob_ for m in found), rtol=1e-9)
     assert found[0].objective_ == pytest.approx(found[1].objective_, rel=1e-12)
+
+
+# Angles
+
+
+class Cardioid(DensityEmission):
+    """Angles whose moments are averages over draws."""
+
+    parameter_scales = {"mean": "direction", "length": "probability"}
+    support = "angle"
+
+    def __init__(self, mean=None, length=None):
+        self.mean, self.length = mean, length
+
+    def log_density(self, x, mean, length):
+        return np.log1p(length * np.cos(x - mean)) - np.log(2 * np.pi)
+
+    def sample(self, rng, mean, length):
+        u = 2 * np.pi * rng.random((50, *np.shape(mean))) - np.pi
+        kept = 2.0 * rng.random(u.shape) < 1.0 + length * np.cos(u)
+        first = np.take_along_axis(u, kept.argmax(axis=0)[None], axis=0)[0]
+        return np.angle(np.exp(1j * (first + mean)))
+
+
+FACING = [[3.0], [-2.9]]
+ANGULAR = {
+    "von mises": lambda: VonMises(FACING, concentration=[[8.0], [4.0]]),
+    "uniform": lambda: VonMises([[3.0], [1.0]], concentration=[[8.0], [0.0]]),
+    "wrapped cauchy": lambda: WrappedCauchy(FACING, concentration=[[0.9], [0.6]]),
+    "by draws": lambda: Cardioid(FACING, [[0.9], [0.9]]),
+    "regression": lambda: Regression(
+        "vonmises",
+        [1],
+        intercept=np.tan(0.5 * np.array(FACING)),
+        coef=[[[0.5]], [[0.0]]],
+        fixed={"concentration": [[8.0], [4.0]]},
+    ),
+    "product": lambda: Product(
+        [
+            ("length", Gamma(mean=[[1.0], [9.0]], sd=[[1.0], [2.0]]), [0]),
+            ("angle", VonMises(FACING, concentration=[[8.0], [4.0]]), [1]),
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANGULAR)
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_forecasts_of_angles_are_circular(name, share):
+    """The mean of 3 and -2.9 is near pi, in a state and between states."""
+    hmm = VRHMM(
+        2,
+        emission=ANGULAR[name](),
+        startprob=[share, 1.0 - share],
+        transitions=Homogeneous(fixed=[[share, 1.0 - share]] * 2),
+    )
+    n, how = 200_000, {}
+    if name == "regression":
+        how = {"covariates": np.column_stack([np.zeros(n), np.full(n, -1.0)])}
+    X, _ = hmm.sample(n, random_state=0, **how)
+    rows = X[:50]
+    if name == "regression":
+        rows = np.column_stack([X, np.full(n, -1.0)])[:50]
+        how = {"covariates": rows[:3]}
+    ahead = hmm.forecast(rows, 3, **how)
+    resultant = np.exp(1j * X[:, -1]).mean()
+    off = np.angle(np.exp(1j * (ahead.mean[0, :, -1] - np.angle(resultant))))
+    close = 0.03 if name == "by draws" else 0.01
+    assert np.abs(off).max() < 2.0 * close
+    assert (np.abs(ahead.mean[..., -1]) <= np.pi).all()
+    spread = np.sqrt(-2.0 * np.log(np.abs(resultant)))
+    np.testing.assert_allclose(ahead.sd[0, :, -1], spread, rtol=close)
+    if name == "product":
+        np.testing.assert_allclose(ahead.mean[0, :, 0], X[:, 0].mean(), rtol=0.02)
+        np.testing.assert_allclose(ahead.sd[0, :, 0], X[:, 0].std(), rtol=0.02)
+
+
+def test_angles_without_a_mean_have_no_end_of_spread():
+    hmm = VRHMM(1, emission=VonMises([[1.0]], concentration=[[0.0]]), startprob=[1.0])
+    hmm.set_params(transitions=Homogeneous(fixed=[[1.0]]))
+    assert hmm.forecast([[0.3], [2.0]]).sd.item() == np.inf
 
 
 # What is given in part

@@ -304,6 +304,11 @@ class Regression(DensityEmission):
         """Whether values have probabilities."""
         return self.family_.discrete
 
+    @property
+    def support(self):
+        """What values are."""
+        return self.family_.support
+
     def _open_regressors(self, X):
         inputs = X[:, self._from]
         inputs = np.asarray(inputs[~np.isnan(inputs).any(axis=1)], float)
@@ -622,7 +627,7 @@ class Regression(DensityEmission):
             return self.family_.mean_variance(*values)
         rng = np.random.default_rng(0)
         draws = np.stack([self.family_.sample(rng, *values) for _ in range(DRAWS)])
-        return draws.mean(axis=0), draws.var(axis=0)
+        return self.family_._moments_of(draws, axis=0)
 
     def moments(self, parameters):
         """Return mean and variance of the values at the mean of the covariates."""
