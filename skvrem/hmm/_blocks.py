@@ -378,19 +378,19 @@ def _answer(estimator, method, by_lengths, dtype, block, beside):
         return getattr(estimator, method)(block, **given).astype(dtype, copy=False)
 
 
-def score(estimator, log_likelihood, X, sample_weight, groups, lengths):
-    """Return the log-likelihood in nats a row."""
+def total(estimator, log_likelihood, X, sample_weight, groups, lengths):
+    """Return the log-likelihood of weighted sequences, and the weight of rows."""
     estimator, laid = _lay_for(estimator, X, groups, lengths, sample_weight)
     parts = _everywhere(
-        laid, partial(_score, estimator, log_likelihood, laid.by_lengths)
+        laid, partial(_total, estimator, log_likelihood, laid.by_lengths)
     )
-    total, weight = np.sum(parts, axis=0)
+    found, weight = np.sum(parts, axis=0)
     if not weight:
         raise ValueError("sample_weight is zero for every sample: nothing to score.")
-    return float(total / weight)
+    return found, weight
 
 
-def _score(estimator, log_likelihood, by_lengths, block, beside):
+def _total(estimator, log_likelihood, by_lengths, block, beside):
     weight = beside.weight
     weight = None if weight is None else np.asarray(weight)
     if weight is not None and not weight.any():

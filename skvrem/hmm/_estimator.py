@@ -451,8 +451,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             If a given `reg_covar` is more than 1 % of the variance of a column, or one
             above 1e-6 more than all variances.
         CollapsedComponentWarning
-            If states of Gaussian, Student's t or Weibull emissions have come down to
-            the least variance that there is on few rows.
+            If states of continuous emissions have come down to the least width of
+            their family on few rows, from all starts.
         """
         given = sample_weight, groups, lengths, state_labels
         with all_or_nothing(self), solvers.checkpointed(self, X, *given):

@@ -17,7 +17,7 @@ from skvrem.utils._validation import check_size
 
 
 class Forecast(NamedTuple):
-    """Distribution of the rows to come after the end of each sequence.
+    r"""Distribution of the rows to come after the end of each sequence.
 
     Attributes
     ----------
@@ -25,7 +25,10 @@ class Forecast(NamedTuple):
         Probabilities of the states.
     mean, sd : ndarray of shape (n_sequences, horizon, n_features)
         Mean and standard deviation of the features that states emit, the spread between
-        states included. Categories are numbers here.
+        states included. Categories are numbers here. Of angles, with the mean resultant
+        vector :math:`R e^{i \mu}` of all states, the mean angle :math:`\mu` in
+        :math:`(-\pi, \pi]` and the circular standard deviation
+        :math:`\sqrt{-2 \log R}`, which is infinite where no angle is the mean.
     probability : ndarray of shape (n_sequences, horizon, n_categories), or None
         Of categories; of a `Product` a dict of such arrays by name of the part.
     """
@@ -117,9 +120,7 @@ def forecast(
             known = future[:, step - 1] if step else last
             state = transitions.steps(packed, state, known)
         states[:, step] = state
-    expected = np.einsum("thk,thkd->thd", states, mean)
-    second = np.einsum("thk,thkd->thd", states, variance + np.square(mean))
-    spread = np.sqrt(np.maximum(second - np.square(expected), 0.0))
+    expected, spread = _over_states(states, mean, variance, emission.angles())
 
     def mixed(shares):
         shares = shares.reshape(*shape, *shares.shape[1:])
@@ -131,6 +132,26 @@ def forecast(
     elif shares is not None:
         shares = mixed(shares)
     return Forecast(states, expected, spread, shares)
+
+
+def _over_states(states, mean, variance, angles):
+    """Return mean and standard deviation of what is emitted in any of the states."""
+
+    def average(values):
+        return np.einsum("thk,thkd->thd", states, values)
+
+    expected = average(mean)
+    second = average(variance + np.square(mean))
+    spread = np.sqrt(np.maximum(second - np.square(expected), 0.0))
+    if angles.any():
+        # A state's variance is 2 less twice the length of its mean resultant vector.
+        length = np.maximum(1.0 - 0.5 * variance[..., angles], 0.0)
+        resultant = average(length * np.exp(1j * mean[..., angles]))
+        expected[..., angles] = np.angle(resultant)
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.minimum(np.abs(resultant), 1.0))
+        spread[..., angles] = np.sqrt(-2.0 * logs)
+    return expected, spread
 
 
 def _rows_ahead(estimator, covariates, n_sequences, horizon):

@@ -42,6 +42,13 @@ def log_likelihood(estimator, X, *given):
     return total, data.total_weight
 
 
+def _total(estimator, X, y, *given):
+    """Return the same of rows wherever they are."""
+    if of_dask(X):
+        return _blocks.total(estimator, log_likelihood, X, *given)
+    return log_likelihood(estimator, X, y, *given)
+
+
 def predict(
     self, X: ArrayLike, *, groups: PerRow = None, lengths: ArrayLike | None = None
 ) -> np.ndarray:
@@ -216,20 +223,19 @@ def score(
     score : float
         The higher, the better.
     """
-    if of_dask(X):
-        return _blocks.score(self, log_likelihood, X, sample_weight, groups, lengths)
-    given = y, sample_weight, groups, lengths
-    total, weight = log_likelihood(self, X, *given)
-    return total / weight
+    total, weight = _total(self, X, y, sample_weight, groups, lengths)
+    return float(total / weight)
 
 
-def aic(self, X, *, groups=None, lengths=None):
+def aic(self, X, *, sample_weight=None, groups=None, lengths=None):
     """Return the Akaike information criterion on X.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
         Rows of sequences, one after another.
+    sample_weight : array-like of shape (n_samples,), default=None
+        The same for all rows of a sequence.
     groups : array-like of shape (n_samples,), default=None
         The id of each row's sequence; None is one sequence.
     lengths : array-like of int, default=None
@@ -240,19 +246,20 @@ def aic(self, X, *, groups=None, lengths=None):
     aic : float
         The lower, the better.
     """
-    shares = self.score_samples(X, groups=groups, lengths=lengths)
+    total, _ = _total(self, X, None, sample_weight, groups, lengths)
     # What has answers without a fit has nothing free.
-    penalty = 2.0 * getattr(self, "n_parameters_", 0)
-    return float(penalty - 2.0 * shares.sum(dtype=float))
+    return float(2.0 * getattr(self, "n_parameters_", 0) - 2.0 * total)
 
 
-def bic(self, X, *, groups=None, lengths=None):
+def bic(self, X, *, sample_weight=None, groups=None, lengths=None):
     """Return the Bayesian information criterion on X.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
         Rows of sequences, one after another.
+    sample_weight : array-like of shape (n_samples,), default=None
+        The same for all rows of a sequence.
     groups : array-like of shape (n_samples,), default=None
         The id of each row's sequence; None is one sequence.
     lengths : array-like of int, default=None
@@ -261,11 +268,11 @@ def bic(self, X, *, groups=None, lengths=None):
     Returns
     -------
     bic : float
-        The lower, the better.
+        The lower, the better. The penalty is of as many rows as they weigh.
     """
-    shares = self.score_samples(X, groups=groups, lengths=lengths)
-    penalty = getattr(self, "n_parameters_", 0) * np.log(len(shares))
-    return float(penalty - 2.0 * shares.sum(dtype=float))
+    total, weight = _total(self, X, None, sample_weight, groups, lengths)
+    penalty = getattr(self, "n_parameters_", 0) * np.log(weight)
+    return float(penalty - 2.0 * total)
 
 
 def pseudo_residuals(self, X, *, groups=None, lengths=None):

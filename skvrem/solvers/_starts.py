@@ -20,6 +20,8 @@ ROUNDING = 1e-12
 FORETELLING = 10
 # Most points to begin from anew, the first included, each with all epochs.
 ANEW = 4
+# How often starts that were left behind are called back.
+CALLS = 3
 
 
 class Start(NamedTuple):
@@ -57,8 +59,10 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
 
     In a race all starts make a few epochs, some go on, and few to the end. Objectives
     decide who goes on, and the first of equal ones; who is degenerate comes last, and
-    nobody goes on to whom the first is out of reach. The first epochs may look at a
-    sample of the data: history and `n_iter` leave them out.
+    nobody goes on to whom the first is out of reach. Who is on the way to a degenerate
+    end is ahead of all others before it is there: where all ends are, the best of those
+    that were left behind go on. The first epochs may look at a sample of the data:
+    history and `n_iter` leave them out.
 
     Parameters
     ----------
@@ -101,6 +105,7 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
 
     # One at a time, but in a race.
     entrants: Any = map(enter, range(progress.n_init))
+    behind: list = []
     for n_epochs, n_left in plan.rungs:
         entrants = list(entrants)
         for entrant in entrants:
@@ -114,27 +119,41 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         for entrant, goes_on in zip(entrants, going, strict=True):
             if goes_on:
                 entrant.see_all()
+            elif entrant.degenerate is None or see(entrant, entrant.paused)[0]:
+                entrant.leave()
             else:
-                entrant.report.end()
-                drop(entrant.slots)
+                behind.append(entrant)
         entrants = list(compress(entrants, going))
     best: Any = None
     describe: Any = None
     kept: list = []
     lowest: Any = None
-    for entrant in entrants:
-        result = entrant.finish()
-        loss = by_loss(see(entrant, result))
-        if best is None or loss < lowest:
-            drop(kept)
-            lowest, best, kept = loss, result, entrant.slots
-            describe = entrant.attributes
-        else:
-            drop(entrant.slots)
-        ended = entrant.report.end() or result.reason == "time"
-        del entrant, result  # free to go before the next begins
-        if ended:
+    behind.sort(key=lambda entrant: by_loss(see(entrant, entrant.paused)))
+    for _ in range(1 + CALLS):
+        ended = False
+        for entrant in entrants:
+            result = entrant.finish()
+            found = see(entrant, result)
+            loss = by_loss(found)
+            if best is None or loss < lowest:
+                drop(kept)
+                lowest, best, kept = loss, result, entrant.slots
+                degenerate, describe = found[0], entrant.attributes
+            else:
+                drop(entrant.slots)
+            ended = entrant.report.end() or result.reason == "time"
+            del entrant, result  # free to go before the next begins
+            if ended:
+                break
+        if ended or not (behind and degenerate):
             break
+        first, (_, n_left) = behind[0], plan.rungs[-1]
+        entrants = [e for e in behind[:n_left] if e is first or e.may_overtake(first)]
+        behind = [entrant for entrant in behind if entrant not in entrants]
+        for entrant in entrants:
+            entrant.see_all()
+    for entrant in behind:
+        entrant.leave()
     return best, {
         **describe(best.point, best.objective),
         "objective_": best.objective,
@@ -206,6 +225,11 @@ class _Entrant:
         gain = paused.n_iter * (last.objective - before.objective)
         ahead = first.paused.objective
         return paused.objective + gain > ahead + ROUNDING * abs(ahead)
+
+    def leave(self):
+        """End where the start has come to, for good."""
+        self.report.end()
+        drop(self.slots)
 
     def see_all(self):
         """Go on with all of the data, if it was a sample so far."""

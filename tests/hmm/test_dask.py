@@ -337,6 +337,11 @@ def test_criteria(X):
         there = getattr(hmm, method)(lazily(X), lengths=LENGTHS)
         assert isinstance(there, float)
         np.testing.assert_allclose(there, here, rtol=1e-12)
+        weight = np.repeat(1.0 + np.arange(len(LENGTHS)), LENGTHS)
+        given = {"lengths": LENGTHS, "sample_weight": weight}
+        there = getattr(hmm, method)(lazily(X), **given)
+        here = getattr(hmm, method)(X, **given)
+        np.testing.assert_allclose(there, here, rtol=1e-12)
 
 
 def test_models_that_need_no_fit(X):

@@ -470,6 +470,15 @@ def test_answers_agree_with_recursions(jumps):
     total = shares.sum()
     assert model.aic(X, groups=ids) == pytest.approx(2 * n - 2 * total)
     assert model.bic(X, groups=ids) == pytest.approx(n * np.log(len(X)) - 2 * total)
+    # Sequences that weigh more are there so many times.
+    times = 1 + ids % 3
+    again = [X[ids == i] for i in np.unique(ids) for _ in range(1 + i % 3)]
+    lengths = list(map(len, again))
+    for criterion in (model.aic, model.bic):
+        found = criterion(X, groups=ids, sample_weight=times)
+        expected = criterion(np.concatenate(again), lengths=lengths)
+        assert found == pytest.approx(expected, rel=1e-12)
+        assert found != pytest.approx(criterion(X, groups=ids), rel=1e-2)
     log_prob, states = model.decode(X, groups=ids, algorithm="map")
     np.testing.assert_array_equal(states, smoothed.argmax(axis=1))
     assert log_prob == pytest.approx(smoothed.max(axis=1).sum())

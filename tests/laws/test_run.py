@@ -437,6 +437,33 @@ def test_predictions_that_are_too_small_are_scaled():
     assert asked == [1, 3] and [a.passes for a in anchors] == [1.0, 2.0, 1.0, 2.0]
 
 
+@pytest.mark.parametrize("heights", [[5.0, 1.0, 2.0], [5.0, 4.0, 3.5]])
+def test_starts_left_behind_go_on_where_all_others_end_degenerate(heights):
+    """The first is ahead of them until it is."""
+    each = iter(heights)
+
+    def start(rng):
+        return solvers.Start(
+            Still(),
+            Height(next(each)),
+            lambda p, _: {"at_": p.value},
+            degenerate=lambda p: p.value > 8.0,
+        )
+
+    estimator = SimpleNamespace(max_iter=6, tol=1e-3)
+    rng, progress = np.random.RandomState(0), Ends(3)
+    best, attributes = solvers.run_starts(
+        estimator, start, race((1, 1)), Units(), progress, rng
+    )
+    ends = 6.0 + np.array(heights)
+    honest = ends[ends <= 8.0]
+    # The most promising of them, and the highest of all where none is left.
+    assert best.objective == attributes["at_"] == max(honest, default=ends.max())
+    assert progress.began == progress.ended == 3
+    gone = [number for number, value in progress.epochs if value == ends[number]]
+    assert gone == ([0, 2] if honest.size else [0, 1, 2])
+
+
 def test_a_degenerate_start_loses_to_any_other():
     heights = iter([1.0, 9.0, 2.0])
 

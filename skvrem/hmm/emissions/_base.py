@@ -42,6 +42,24 @@ def ratio(sums, weight, otherwise):
     return np.where(empty, otherwise, sums / np.where(empty, 1.0, weight))
 
 
+def of_width_one(sd, least, names, weight, mean=0.0):
+    """Return what `Emission.widths` yields, in widths of the columns.
+
+    Parameters
+    ----------
+    sd : ndarray of shape (n_states, n_columns)
+        Widths of the states.
+    least : float or ndarray of shape (n_columns,)
+        What they do not fall below.
+    names, weight : see `Emission.widths`
+    mean : float or ndarray of shape (n_columns,)
+        Of the data, where their values are near to each other beside it.
+    """
+    ones = np.ones(sd.shape[1])
+    about = np.square(least) * ones, ones, mean * ones, names, "state"
+    return *about, np.square(sd), weight
+
+
 def published(family, parameters, dtype):
     """Return a copy of a family with parameters as its fitted attributes."""
     family = copy(family)
@@ -525,9 +543,18 @@ class Emission(BaseEstimator):
         return np.where(sd > 0.0, sd, 1.0)
 
     def moments(self, parameters):
-        """Return mean and variance of the observed values."""
-        values, _ = self._simulated(parameters)
-        return values.mean(axis=1), values.var(axis=1)
+        """Return mean and variance of the observed values.
+
+        Of angles the mean angle, and 2 less twice the mean resultant length.
+        """
+        return self._moments_of(self._simulated(parameters)[0], axis=1)
+
+    def _moments_of(self, values, axis):
+        """Return mean and variance of draws."""
+        if self.support != "angle":
+            return values.mean(axis=axis), values.var(axis=axis)
+        resultant = np.exp(1j * values).mean(axis=axis)
+        return np.angle(resultant), 2.0 * (1.0 - np.abs(resultant))
 
     def tails(self, x, j, parameters):
         """Return the probabilities of less and of more than x in column j."""
@@ -552,6 +579,10 @@ class Emission(BaseEstimator):
     def is_discrete(self, j):
         """Whether emitted column j has probabilities."""
         return self.discrete
+
+    def angles(self):
+        """Return which of the emitted columns are angles, bool."""
+        return np.full(len(self.emits), self.support == "angle")
 
     def depends_on_rows(self):
         """Whether what states emit depends on other columns of a row."""

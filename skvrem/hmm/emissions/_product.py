@@ -460,6 +460,13 @@ class Product(Emission):
                 return family.is_discrete(outputs.index(j))
         raise AssertionError("every column has a part")
 
+    def angles(self):
+        """Return which of the emitted columns are angles, bool."""
+        found = np.zeros(len(self.emits), bool)
+        for outputs, part in zip(self._outputs(), self._map("angles"), strict=True):
+            found[outputs] = part
+        return found
+
     def depends_on_rows(self):
         """Whether what a part emits depends on other columns of a row."""
         return any(family.depends_on_rows() for family in self._each())

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import i0e, i1e
 
-from skvrem.hmm.emissions._base import Emission
+from skvrem.hmm.emissions._base import Emission, of_width_one
 from skvrem.hmm.emissions._coordinates import TWO_PI
 from skvrem.utils._columns import Given
 
@@ -105,6 +105,14 @@ class VonMises(Emission):
         length = np.clip(along / np.where(empty, 1.0, weight), 0.0, 1.0 - 1e-9)
         kappa = np.where(empty, old_kappa, _concentration(length))
         return np.hstack([mean, self._fix("concentration", kappa)])
+
+    def widths(self, parameters, features, names):
+        """Yield squared widths of the states, in radians, and the least of them."""
+        if self._split(self.varies())[1].all():
+            # That of no concentration is that of the circle, about 1 radian.
+            width = 1.0 / np.sqrt(np.maximum(self._split(parameters)[1], 1.0))
+            least, weight = 1.0 / np.sqrt(MOST), self.row_weight(features)
+            yield of_width_one(width, least, names, weight)
 
     def bind(self, vector, parameters):
         """Return the parameters with these free coordinates, angles from -pi to pi."""

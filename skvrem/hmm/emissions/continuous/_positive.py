@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import digamma, gammainc, gammaincc, gammaln, ndtr, polygamma
 
-from skvrem.hmm.emissions._base import Emission, ratio
+from skvrem.hmm.emissions._base import Emission, of_width_one, ratio
 from skvrem.hmm.emissions._coordinates import LOG_2PI, bounded_log
 from skvrem.hmm.emissions._facts import fill, filled_moments
 from skvrem.utils._columns import Given
@@ -14,6 +14,9 @@ MOST, STEPS = 1e8, 50
 # Of the standard deviation of logarithms, or of the mean of waiting times, what that of
 # a state does not fall below.
 LEAST = 1e-6
+# Of the width of a column, the most that the least width of the states is where they
+# can be much narrower than it.
+NARROW = 0.01
 
 
 def log_columns(X):
@@ -99,6 +102,8 @@ class Gamma(Emission):
         if not self.zero_inflated and self.zero is not None:
             raise ValueError("zero of Gamma is of zero_inflated=True.")
         free, d = super().varies(), self.n_columns_
+        sd = filled_moments(X, logs=True)[1]
+        self._width_log = np.where(sd > 0.0, sd, 1.0)
         #: Whether a standard deviation is fixed and its mean is not: no closed form.
         self._open = bool((free[:, :d] & ~free[:, d : 2 * d]).any())
 
@@ -147,6 +152,18 @@ class Gamma(Emission):
         event = np.sqrt(np.maximum(zero * (1.0 - zero), 1e-4))
         logs = np.sqrt(polygamma(1, np.square(mean / sd)))
         return np.hstack([event, event, sd, logs])
+
+    def widths(self, parameters, features, names):
+        """Yield squares of sd over mean, which are about the variances of logarithms.
+
+        Those of the data and of the states, in those of columns; of what is not 0.
+        """
+        mean, sd, _ = self._split(parameters)
+        if self._split(self.varies())[1].all():
+            # Columns that are nearly as narrow tell nothing.
+            least = np.minimum(1.0 / np.sqrt(MOST) / self._width_log, NARROW)
+            weight = np.split(features, 4, axis=1)[1].max(axis=1)
+            yield of_width_one(sd / mean / self._width_log, least, names, weight)
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
@@ -371,7 +388,15 @@ class LogNormal(Emission):
         self._check_given("mean", np.finfo(float).min, np.finfo(float).max)
         self._check_given("sd", np.finfo(float).tiny, np.finfo(float).max)
         self._centre, sd = filled_moments(X, logs=True)  # `check` says what is wrong
-        self._least = LEAST * np.where(sd > 0, sd, 1.0)
+        self._width = np.where(sd > 0.0, sd, 1.0)
+        self._least = LEAST * self._width
+
+    def widths(self, parameters, features, names):
+        """Yield variances of logarithms of the data and of the states, in columns'."""
+        if self._split(self.varies())[1].all():
+            sd, mean = self._split(parameters)[1], self._centre / self._width
+            weight = self.row_weight(features)
+            yield of_width_one(sd / self._width, LEAST, names, weight, mean)
 
     # Features: masks, log y, its square, both about a common centre, and log y itself
 

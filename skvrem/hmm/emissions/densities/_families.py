@@ -1,25 +1,21 @@
 """Families without closed forms, with derivatives that are exact."""
 
 import numpy as np
-from scipy.special import betainc, digamma, gamma, gammaln, polygamma, stdtr
+from scipy.special import betainc, gamma, gammaln, stdtr
 
-from skvrem.hmm.emissions._coordinates import TWO_PI
+from skvrem.hmm.emissions._base import of_width_one
+from skvrem.hmm.emissions._coordinates import LOG_2PI, TWO_PI
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._facts import filled_moments
 from skvrem.hmm.emissions.densities._model import student_t, weibull, wrapped_cauchy
+from skvrem.hmm.emissions.densities._stirling import log_ratio, rise
 from skvrem.utils._columns import Given
 
-LOG_PI = float(np.log(np.pi))
 # Of the width of a column, the least that a state has: what is of one value would have
 # none. Of angles, the least of one less the mean resultant length.
 LEAST = 1e-6
 # The standard deviation of the logarithm of a Weibull variable of shape 1.
 GUMBEL = np.pi / np.sqrt(6.0)
-
-
-def _widths(sd, mean, names, weight):
-    """Return what `Emission.widths` yields of columns of width 1."""
-    return LEAST**2, np.ones_like(mean), mean, names, "state", np.square(sd), weight
 
 
 class NegativeBinomial(DensityEmission):
@@ -69,24 +65,26 @@ class NegativeBinomial(DensityEmission):
 
     def log_density(self, x, mean, size):
         """Return the log-probabilities of counts."""
-        total = size + mean
-        constant = gammaln(x + size) - gammaln(size) - gammaln(x + 1.0)
-        return constant + size * np.log(size / total) + x * np.log(mean / total)
+        logs, _ = log_ratio(size + x, size + mean, x - mean)
+        # That of Poisson, and what is 0 at infinite sizes.
+        poisson = x * np.log(mean) - mean - gammaln(x + 1.0)
+        return poisson + (size + x) * logs - (x - mean) + rise(x, size)[0]
 
     def derivatives(self, x, mean, size):
         """Return these, and derivatives by logarithms of mean and size."""
-        total, left = size + mean, x - mean
-        by_mean = size * left / total
-        rise = digamma(x + size) - digamma(size) + np.log(size / total) - left / total
-        bend = polygamma(1, x + size) - polygamma(1, size) + 1.0 / size - 1.0 / total
-        by_size = size * rise
-        both = size * mean * left / np.square(total)
+        end, total, left = size + x, size + mean, x - mean
+        share, part = size / total, left / total
+        logs, beyond = log_ratio(end, total, left)
+        constant, slope, bend = rise(x, size, order=2)
+        poisson = x * np.log(mean) - mean - gammaln(x + 1.0)
+        log_f = poisson + end * logs - left + constant
+        by_size = size * (beyond + slope)
         curves = [
-            -mean * size * (size + x) / np.square(total),
-            both,
-            by_size + np.square(size) * (bend + left / np.square(total)),
+            -mean * share * (end / total),
+            mean * share * part,
+            by_size + size * (size * (np.square(part) / end + bend)),
         ]
-        return self.log_density(x, mean, size), [by_mean, by_size], curves
+        return log_f, [share * left, by_size], curves
 
     def mean_variance(self, mean, size):
         """Return mean and variance."""
@@ -161,9 +159,8 @@ class StudentT(DensityEmission):
         """Yield squared widths of the data and of the states, in those of columns."""
         if self._split(self.varies())[1].all():
             scale = self._split(parameters)[1] / self._unit[0]
-            yield _widths(
-                scale, self._zero[0] / self._unit[0], names, self.row_weight(features)
-            )
+            mean, weight = self._zero[0] / self._unit[0], self.row_weight(features)
+            yield of_width_one(scale, LEAST, names, weight, mean)
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
@@ -176,17 +173,19 @@ class StudentT(DensityEmission):
         return self._constant(scale, df) - 0.5 * (df + 1.0) * np.log1p(square / df)
 
     def _constant(self, scale, df):
-        constant = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df)
-        return constant - 0.5 * (np.log(df) + LOG_PI) - np.log(scale)
+        half = 0.5 * df
+        ratio = (half + 0.5) * np.log1p(0.5 / half) - 0.5 + rise(0.5, half)[0]
+        return ratio - 0.5 * LOG_2PI - np.log(scale)
 
     def derivatives(self, x, location, scale, df):
         """Return these, and derivatives by location and by logarithms of the others.
 
         Those of second order are, for location and scale, of EM's surrogate.
         """
-        half = 0.5 * (df + 1.0)
-        gap = digamma(half) - digamma(0.5 * df)
-        bend = 0.5 * (polygamma(1, half) - polygamma(1, 0.5 * df))
+        half = 0.5 * df
+        _, gap, bend = rise(0.5, half, order=2)
+        gap = gap + np.log1p(0.5 / half)
+        bend = 0.5 * (bend - 0.5 / half / (half + 0.5))
         constant = self._constant(scale, df)
         return student_t(x, location, scale, df, constant, gap, bend)
 
@@ -257,9 +256,8 @@ class Weibull(DensityEmission):
         """Yield variances of logarithms of the data and of the states, in columns'."""
         if self._split(self.varies())[1].all():
             sd = GUMBEL / self._split(parameters)[1] / self._width_log
-            yield _widths(
-                sd, self._mean_log / self._width_log, names, self.row_weight(features)
-            )
+            mean, weight = self._mean_log / self._width_log, self.row_weight(features)
+            yield of_width_one(sd, LEAST, names, weight, mean)
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
@@ -343,6 +341,12 @@ class WrappedCauchy(DensityEmission):
         """Look at the rows of a fit: units, and what users gave."""
         super().prepare(X)
         self._ends = {"concentration": (0.0, 1.0 - LEAST)}
+
+    def widths(self, parameters, features, names):
+        """Yield squared widths of the states, in radians, and the least of them."""
+        if self._split(self.varies())[1].all():
+            width = 1.0 - self._split(parameters)[1]
+            yield of_width_one(width, LEAST, names, self.row_weight(features))
 
     def log_density(self, x, mean, concentration):
         """Return the log-densities."""

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.hmm.emissions._base import of_width_one
 from skvrem.hmm.emissions._coordinates import LOG_2PI, SCALES
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._factors import as_levels, indicator_names, indicators
@@ -302,6 +303,11 @@ class Regression(DensityEmission):
     def discrete(self):
         """Whether values have probabilities."""
         return self.family_.discrete
+
+    @property
+    def support(self):
+        """What values are."""
+        return self.family_.support
 
     def _open_regressors(self, X):
         inputs = X[:, self._from]
@@ -621,7 +627,7 @@ class Regression(DensityEmission):
             return self.family_.mean_variance(*values)
         rng = np.random.default_rng(0)
         draws = np.stack([self.family_.sample(rng, *values) for _ in range(DRAWS)])
-        return draws.mean(axis=0), draws.var(axis=0)
+        return self.family_._moments_of(draws, axis=0)
 
     def moments(self, parameters):
         """Return mean and variance of the values at the mean of the covariates."""
@@ -734,6 +740,15 @@ class Regression(DensityEmission):
         if not self.exact:
             return super().spread(parameters)
         return np.ones((len(parameters), self.n_features()))
+
+    def widths(self, parameters, features, names):
+        """Yield variances about Gaussian means, of the data and of the states."""
+        if self.exact and self.varies()[:, -self.n_columns_ :].all():
+            # A column for every coefficient: means pass through as many rows.
+            sd = np.repeat(self._noise(parameters)[1], 1 + len(self._middle), axis=1)
+            names = np.repeat([names[j] for j in self._own], 1 + len(self._middle))
+            weight = self.row_weight(features)
+            yield of_width_one(sd, np.sqrt(LEAST), names, weight)
 
     def _quadratic(self, parameters, features):
         if not self.exact:

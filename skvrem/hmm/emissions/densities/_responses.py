@@ -1,20 +1,12 @@
 """Densities of single values that regressions are of, with their derivatives."""
 
 import numpy as np
-from scipy.special import (
-    digamma,
-    gammainc,
-    gammaln,
-    i0e,
-    i1e,
-    ndtr,
-    pdtr,
-    polygamma,
-)
+from scipy.special import gammainc, gammaln, i0e, i1e, ndtr, pdtr
 
 from skvrem.hmm.emissions._coordinates import LOG_2PI
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._facts import extremes, whole
+from skvrem.hmm.emissions.densities._stirling import binet, log_ratio
 
 
 class Normal(DensityEmission):
@@ -102,17 +94,19 @@ class Positive(DensityEmission):
     support = "positive"
 
     def log_density(self, x, mean, shape):
-        rate = shape / mean
-        return shape * np.log(rate * x) - rate * x - np.log(x) - gammaln(shape)
+        _, left = log_ratio(x, mean, x - mean)
+        constant = 0.5 * (np.log(shape) - LOG_2PI) - binet(shape)[0]
+        return shape * left + constant - np.log(x)
 
     def derivatives(self, x, mean, shape):
-        ratio = x / mean
-        by_shape = np.log(shape * ratio) + 1.0 - ratio - digamma(shape)
-        by_shape = shape * by_shape
-        both = shape * (ratio - 1.0)
-        second = by_shape + shape - shape**2 * polygamma(1, shape)
-        log_f = self.log_density(x, mean, shape)
-        return log_f, [both, by_shape], [-shape * ratio, both, second]
+        _, left = log_ratio(x, mean, x - mean)
+        constant, slope, bend = binet(shape, order=2)
+        constant = 0.5 * (np.log(shape) - LOG_2PI) - constant
+        both = shape * ((x - mean) / mean)
+        by_shape = shape * (left - slope) + 0.5
+        second = shape * (left - slope - shape * bend)
+        log_f = shape * left + constant - np.log(x)
+        return log_f, [both, by_shape], [-shape * (x / mean), both, second]
 
     def mean_variance(self, mean, shape):
         return np.broadcast_arrays(mean, np.square(mean) / shape)
