@@ -405,7 +405,7 @@ def test_some_rows_tell_the_prior_of_many_coefficients(layout, shape, truth):
     rng = np.random.default_rng(0)
     X = rng.normal(size=shape)
     y = X @ rng.normal(scale=truth, size=shape[1]) > rng.logistic(size=shape[0])
-    model = BayesianLogisticRegression(random_state=0, max_iter=50).fit(layout(X), y)
+    model = BayesianLogisticRegression(random_state=0, max_iter=100).fit(layout(X), y)
     assert truth / 2.5 < model.prior_scale_[0] < truth * 2.5
     assert np.ptp(model.prior_scale_) == 0.0
     # It is that of the highest bound, or a little more.
