@@ -20,8 +20,6 @@ ROUNDING = 1e-12
 FORETELLING = 10
 # Most points to begin from anew, the first included, each with all epochs.
 ANEW = 4
-# How often starts that were left behind are called back.
-CALLS = 3
 
 
 class Start(NamedTuple):
@@ -61,7 +59,8 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     decide who goes on, and the first of equal ones; who is degenerate comes last, and
     nobody goes on to whom the first is out of reach. Who is on the way to a degenerate
     end is ahead of all others before it is there: where all ends are, the best of those
-    that were left behind go on. The first epochs may look at a sample of the data:
+    that were left behind go on, one after the other until an end is not, and no more of
+    them than had gone on before. The first epochs may look at a sample of the data:
     history and `n_iter` leave them out.
 
     Parameters
@@ -126,32 +125,33 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         entrants = list(compress(entrants, going))
     best: Any = None
     describe: Any = None
+    degenerate: Any = 0
     kept: list = []
     lowest: Any = None
     behind.sort(key=lambda entrant: by_loss(see(entrant, entrant.paused)))
-    for _ in range(1 + CALLS):
-        ended = False
-        for entrant in entrants:
-            result = entrant.finish()
-            found = see(entrant, result)
-            loss = by_loss(found)
-            if best is None or loss < lowest:
-                drop(kept)
-                lowest, best, kept = loss, result, entrant.slots
-                degenerate, describe = found[0], entrant.attributes
-            else:
-                drop(entrant.slots)
-            ended = entrant.report.end() or result.reason == "time"
-            del entrant, result  # free to go before the next begins
-            if ended:
-                break
-        if ended or not (behind and degenerate):
+
+    def going_on():
+        yield from entrants
+        called = plan.rungs[-1][1] if behind else 0
+        while called and behind and degenerate:
+            behind[0].see_all()
+            called -= 1
+            yield behind.pop(0)
+
+    for entrant in going_on():
+        result = entrant.finish()
+        found = see(entrant, result)
+        loss = by_loss(found)
+        if best is None or loss < lowest:
+            drop(kept)
+            lowest, best, kept = loss, result, entrant.slots
+            degenerate, describe = found[0], entrant.attributes
+        else:
+            drop(entrant.slots)
+        ended = entrant.report.end() or result.reason == "time"
+        del entrant, result  # free to go before the next begins
+        if ended:
             break
-        first, (_, n_left) = behind[0], plan.rungs[-1]
-        entrants = [e for e in behind[:n_left] if e is first or e.may_overtake(first)]
-        behind = [entrant for entrant in behind if entrant not in entrants]
-        for entrant in entrants:
-            entrant.see_all()
     for entrant in behind:
         entrant.leave()
     return best, {
