@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import expit
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -15,6 +16,7 @@ from skvrem import VariationalInference as VI
 from skvrem.solvers._protocols import Anchor
 from skvrem.vi import MinibatchSteps
 from skvrem.vi.blackbox import _fit
+from skvrem.vi.blackbox._input import check_density
 from skvrem.vi.blackbox._model import (
     DrawnModel,
     convex,
@@ -640,3 +642,43 @@ def test_out_of_epochs_warns():
     with pytest.warns(ConvergenceWarning, match="nats are left to gain"):
         model = fit(solver="svrg", max_iter=2, tol=1e-9)
     assert not model.converged_
+
+
+class Spread:
+    """A mean and the logarithm of a deviation, right but for what one may forget."""
+
+    n_parameters = 2
+
+    def __init__(self, y, chain=1.0, sign=-1.0):
+        self.y, self.chain, self.sign = y, chain, sign
+        self.n_samples = len(y)
+
+    def log_likelihood(self, p, rows):
+        return norm.logpdf(self.y[rows], p[0], np.exp(p[1]))
+
+    def gradient(self, p, rows):
+        away, precision = self.y[rows] - p[0], np.exp(-2.0 * p[1])
+        by_log = (precision * away**2 - 1.0).sum()
+        return np.array([away.sum() * precision**self.chain, by_log])
+
+    def log_prior(self, p):
+        return norm.logpdf(p, 0.0, 0.5).sum()
+
+    def log_prior_gradient(self, p):
+        return self.sign * 4.0 * p
+
+
+def test_what_is_right_at_the_start_alone_is_told():
+    """At zero exp(p) is one and a prior about it has no slope."""
+    y = np.random.default_rng(0).normal(1.0, 2.0, 50)
+    assert VI(Spread(y), random_state=0).fit().converged_
+    with pytest.raises(ValueError, match=r"^gradient of Spread is not the derivative"):
+        VI(Spread(y, chain=0.0)).fit()
+    for sign in (1.0, 0.0):
+        with pytest.raises(ValueError, match=r"^log_prior_gradient of Spread is not"):
+            VI(Spread(y, sign=sign)).fit()
+    # Nor need a density be finite beside the start.
+    edge = Spread(y)
+    edge.log_prior = lambda p: -np.inf if p[1] > 0.1 else Spread.log_prior(edge, p)
+    target = Target(edge, np.arange(50))
+    check_density(target, np.zeros(2), whole=False, products=False)

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import genpareto
 
-from skvrem import BayesianLogisticRegression, VariationalInference
+from skvrem import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    VariationalInference,
+)
 from skvrem.exceptions import PosteriorWarning
 from skvrem.vi.diagnostics._pareto import (
     generalized_pareto,
@@ -145,6 +149,17 @@ def test_many_rows_are_looked_at_seldom():
     model._log_joint = lambda draws: (asked.append(len(draws)), joint(draws))[1]
     assert model.pareto_k_ < 0.7 and sum(asked) == 500
     assert model.pareto_k_se_ > 0.0 and "not computed" not in str(model.summary())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_even_weights_have_no_heavy_tail(seed):
+    """Of one coefficient few draws see a bend of the log density, no tail."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 1))
+    y = rng.poisson(np.exp(1.0 + 0.5 * X[:, 0]))
+    model = BayesianGLMRegressor("poisson", fit_intercept=False).fit(X, y)
+    assert model.pareto_k_ + model.pareto_k_se_ < 0.7
+    assert model._tail().efficiency > 0.99
 
 
 def test_corrected_draws_are_nearer():

@@ -163,8 +163,9 @@ class ParetoMixin:
 
         The shape of the tail of importance weights, of 200 to 1,000 draws, the fewer
         the more rows, and of up to 16,000 where it is within two errors of 0.7 and the
-        weights are uneven. Computed when it is first asked for, from the rows of the
-        last fit, unless the fit has, and kept until the next.
+        weights are uneven, or above 0.7 though they are even. Computed when it is first
+        asked for, from the rows of the last fit, unless the fit has, and kept until the
+        next.
         """
         return self._tail().shape
 
@@ -190,10 +191,13 @@ class ParetoMixin:
                 more = self._log_joint(draws) - q.logpdf(draws)
                 weights = np.append(weights, more)
                 tail, n_draws = pareto_k(weights), weights.size
-                near = abs(tail.shape - LIMIT) < NEAR * tail.error
-                near = near and tail.efficiency < CLOSE
+                unsure = abs(tail.shape - LIMIT) < NEAR * tail.error
+                if tail.efficiency >= CLOSE:
+                    # The weights are even, their tail that of a bend near the mode: of
+                    # few draws it looks like a heavy one.
+                    unsure = tail.shape > LIMIT
                 most = min(MOST_DRAWS, looks // n_rows)
-                if not near or 2 * n_draws > most:
+                if not unsure or 2 * n_draws > most:
                     break
             self._pareto_k = tail
         return self._pareto_k
