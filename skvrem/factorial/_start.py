@@ -27,6 +27,9 @@ TILE_SIZE = 1 << 18
 SAMPLE, SAMPLE_SIZE = 1000, 1 << 20
 # Rows for each component that directions are found from, however many features.
 FEWEST_ROWS = 5
+# Numbers of X times components that starts look at altogether, which are two of them at
+# least, and three times two at most: optima differ by tenths of nats a row.
+WORTH, MOST_PAIRS = 3_000_000, 3
 # A variance with an inverse.
 LEAST_VARIANCE = 1e-290
 
@@ -116,8 +119,14 @@ def kinds_of_starts(estimator, data, warm):
         return [(highest, kinds[i % 2]) for i in range(estimator.n_init)]
     if temperature != "auto":
         return [(highest, kinds[0])]
-    hot = [] if plain else [(highest, kinds[1])]
-    return [(1.0, kinds[0]), *hot, *([(1.0, "clusters")] if wide else [])]
+    if plain:
+        starts = [(1.0, kinds[0])]
+    else:
+        size = data.n_units * data.n_features * int(estimator.n_components)
+        one = wide or data.remote or estimator.components_init is not None
+        n_pairs = 1 if one else int(np.clip(WORTH // size, 1, MOST_PAIRS))
+        starts = n_pairs * [(1.0, kinds[0]), (highest, kinds[1])]
+    return [*starts, *([(1.0, "clusters")] if wide else [])]
 
 
 def starting_parameters(estimator, moments, data, rng, directions="isotropic"):

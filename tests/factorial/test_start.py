@@ -6,6 +6,7 @@ import pytest
 from skvrem import FactorialMixture
 from skvrem.data import as_source
 from skvrem.exceptions import CollapsedComponentWarning
+from skvrem.factorial import _start
 from skvrem.factorial._start import (
     _clusters,
     kinds_of_starts,
@@ -67,11 +68,27 @@ def test_more_features_than_rows_have_one_start_more(given, n_starts):
     short = {"max_iter": 30, "annealing_iter": 5, "tol": 1.0, "random_state": 0}
     fit = FactorialMixture(3, **short, **given)
     narrow = n_starts - (given.keys() <= {"tempering"})  # where starts are not given
+    if given.keys() <= {"tempering"} and narrow == 2:  # with tempering
+        narrow = 2 * _start.MOST_PAIRS
     assert len(fit.fit(X).init_scores_) == narrow
     assert len(fit.fit(X[:59]).init_scores_) == n_starts
     # Rows count as often as they weigh.
     twice = np.full(59, 2.0)
     assert len(fit.fit(X[:59], sample_weight=twice).init_scores_) == narrow
+
+
+@pytest.mark.parametrize(("share", "n_starts"), [(1.0, 2), (2.1, 4), (9.0, 6)])
+def test_small_data_have_more_starts(share, n_starts, monkeypatch):
+    """In turns without and with tempering, which is no start's where none is asked."""
+    X = wide(0, 200, 20)
+    monkeypatch.setattr(_start, "WORTH", share * 3 * X.size)
+    fit = FactorialMixture(3, random_state=0).fit(X)
+    assert len(fit.init_scores_) == n_starts
+    assert fit.objective_ == fit.init_scores_.max()
+    kinds = kinds_of_starts(fit, as_source(X), warm=False)
+    assert kinds == n_starts // 2 * [(1.0, "isotropic"), ("auto", "isotropic")]
+    fit.set_params(tempering=None)
+    assert kinds_of_starts(fit, as_source(X), warm=False) == [(1.0, "isotropic")]
 
 
 def test_plain_inference_is_among_the_starts():
