@@ -144,7 +144,7 @@ class FactorialMixture(
     n_init : int or "auto", default="auto"
         Starts, of which the best is kept; see ``init_scores_``. "auto" is two where
         `temperature` is "auto", the first of them not tempered, so that no fit ends
-        below that of ``tempering=None``; four or six where X has less than 1.5 or 1
+        below that of ``tempering=None``; four or six where X has up to 2 or 1.3
         million numbers times components; else one. With more features than rows, where
         neither `temperature` nor `components_init` is given, one more begins near
         clusters of rows, not tempered. An integer tempers all of them.

@@ -29,7 +29,7 @@ SAMPLE, SAMPLE_SIZE = 1000, 1 << 20
 FEWEST_ROWS = 5
 # Numbers of X times components that starts look at altogether, which are two of them at
 # least, and three times two at most: optima differ by tenths of nats a row.
-WORTH, MOST_PAIRS = 3_000_000, 3
+WORTH, MOST_PAIRS = 4_000_000, 3
 # A variance with an inverse.
 LEAST_VARIANCE = 1e-290
 
