@@ -249,3 +249,35 @@ def test_a_few_counts_do_not_tell_how_much_they_vary(size, ordered, monkeypatch)
     off = abs(np.log(stream.concentration_ / whole.concentration_))
     assert far.max() < (3.0 if ordered else 0.3)
     assert off < (0.5 if ordered else 0.2)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_counts_may_come_after_zeros(seed):
+    """Of which all rows are kept no more, and that tell nothing of how counts vary."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(4200, 2))
+    mean = np.exp(1.0 + 0.5 * rows[:, 0])
+    counts = rng.negative_binomial(1, 1.0 / (1.0 + mean)).astype(float)
+    counts[:1200] = 0.0
+    whole = BayesianGLMRegressor("negative-binomial").fit(rows, counts)
+    stream = clone(whole)
+    for start in range(0, 4200, 100):
+        part = slice(start, start + 100)
+        stream.partial_fit(rows[part], counts[part])
+    assert abs(stream.intercept_ - whole.intercept_) < 3.0 * whole.intercept_std_
+    assert (abs(stream.coef_ - whole.coef_) < 3.0 * whole.coef_std_).all()
+    assert abs(np.log(stream.concentration_ / whole.concentration_)) < 0.3
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rare_counts_of_a_stream_have_their_rate(seed):
+    """Where a batch has one or two counts, and none tells how much they vary."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(20_000, 4))
+    counts = rng.poisson(np.exp(-7.0 + rows @ [0.5, -0.3, 0.8, 0.0])).astype(float)
+    stream = BayesianGLMRegressor("negative-binomial", prior_scale="auto")
+    for part in np.array_split(np.arange(20_000), 20):
+        stream.partial_fit(rows[part], counts[part])
+    assert 0.8 < stream.predict(rows).mean() / counts.mean() < 1.25
+    whole = clone(stream).fit(rows, counts)
+    assert (stream.coef_std_ / whole.coef_std_).max() < 1.2
