@@ -10,6 +10,7 @@ from sklearn.metrics import log_loss
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import KeptRows, as_source
+from skvrem.vi.gaussian._model_families import PoissonCounts
 from skvrem.vi.glm import _memory
 
 
@@ -281,3 +282,18 @@ def test_rare_counts_of_a_stream_have_their_rate(seed):
     assert 0.8 < stream.predict(rows).mean() / counts.mean() < 1.25
     whole = clone(stream).fit(rows, counts)
     assert (stream.coef_std_ / whole.coef_std_).max() < 1.2
+
+
+@pytest.mark.parametrize("value", [0.5, 4.0])
+def test_a_batch_may_have_rates_beyond_all_digits(value, monkeypatch):
+    """Of coefficients that rows have not told yet: no precision is left beside them."""
+    monkeypatch.setattr(_memory, "KEPT", 200)
+    rows = 0.01 * np.random.default_rng(0).normal(size=(300, 2))
+    stream = BayesianGLMRegressor("poisson", prior_scale=2.5, posterior="fullrank")
+    for part in np.array_split(rows, 3):
+        stream.partial_fit(part, np.zeros(len(part)))
+    about = stream.posterior_, PoissonCounts(), True
+    data = as_source(np.full((100, 2), value), None)
+    _, seen, targets = stream._memory.prior_and_rows(*about, data, np.zeros(100))
+    # Rates that hardly are above zero move the posterior by less than its width.
+    assert seen.n_units == len(targets) == (100 if value < 1.0 else 300)
