@@ -10,6 +10,7 @@ from sklearn.metrics import log_loss
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import KeptRows, as_source
+from skvrem.vi.gaussian._model_families import PoissonCounts
 from skvrem.vi.glm import _memory
 
 
@@ -249,3 +250,50 @@ def test_a_few_counts_do_not_tell_how_much_they_vary(size, ordered, monkeypatch)
     off = abs(np.log(stream.concentration_ / whole.concentration_))
     assert far.max() < (3.0 if ordered else 0.3)
     assert off < (0.5 if ordered else 0.2)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_counts_may_come_after_zeros(seed):
+    """Of which all rows are kept no more, and that tell nothing of how counts vary."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(4200, 2))
+    mean = np.exp(1.0 + 0.5 * rows[:, 0])
+    counts = rng.negative_binomial(1, 1.0 / (1.0 + mean)).astype(float)
+    counts[:1200] = 0.0
+    whole = BayesianGLMRegressor("negative-binomial").fit(rows, counts)
+    stream = clone(whole)
+    for start in range(0, 4200, 100):
+        part = slice(start, start + 100)
+        stream.partial_fit(rows[part], counts[part])
+    assert abs(stream.intercept_ - whole.intercept_) < 3.0 * whole.intercept_std_
+    assert (abs(stream.coef_ - whole.coef_) < 3.0 * whole.coef_std_).all()
+    assert abs(np.log(stream.concentration_ / whole.concentration_)) < 0.3
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rare_counts_of_a_stream_have_their_rate(seed):
+    """Where a batch has one or two counts, and none tells how much they vary."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(20_000, 4))
+    counts = rng.poisson(np.exp(-7.0 + rows @ [0.5, -0.3, 0.8, 0.0])).astype(float)
+    stream = BayesianGLMRegressor("negative-binomial", prior_scale="auto")
+    for part in np.array_split(np.arange(20_000), 20):
+        stream.partial_fit(rows[part], counts[part])
+    assert 0.8 < stream.predict(rows).mean() / counts.mean() < 1.25
+    whole = clone(stream).fit(rows, counts)
+    assert (stream.coef_std_ / whole.coef_std_).max() < 1.2
+
+
+@pytest.mark.parametrize("value", [0.5, 4.0])
+def test_a_batch_may_have_rates_beyond_all_digits(value, monkeypatch):
+    """Of coefficients that rows have not told yet: no precision is left beside them."""
+    monkeypatch.setattr(_memory, "KEPT", 200)
+    rows = 0.01 * np.random.default_rng(0).normal(size=(300, 2))
+    stream = BayesianGLMRegressor("poisson", prior_scale=2.5, posterior="fullrank")
+    for part in np.array_split(rows, 3):
+        stream.partial_fit(part, np.zeros(len(part)))
+    about = stream.posterior_, PoissonCounts(), True
+    data = as_source(np.full((100, 2), value), None)
+    _, seen, targets = stream._memory.prior_and_rows(*about, data, np.zeros(100))
+    # Rates that hardly are above zero move the posterior by less than its width.
+    assert seen.n_units == len(targets) == (100 if value < 1.0 else 300)

@@ -14,7 +14,7 @@ from sklearn.metrics import r2_score
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.vi import MinibatchSteps
 from skvrem.vi.gaussian._model_families import OverdispersedCounts
-from skvrem.vi.glm._counts import count_quantile
+from skvrem.vi.glm._counts import CONCENTRATIONS, count_quantile, counts_of_least
 
 
 def rows(n=120):
@@ -591,6 +591,43 @@ def test_counts_that_vary_more_in_streams_and_with_an_offset():
         model.gradient_variance(X, y)
     with pytest.raises(ValueError, match="concentration"):
         BayesianGLMRegressor("negative-binomial", concentration=0.0).fit(X, y)
+
+
+@pytest.mark.parametrize("r", [0.05, 1.0, 20.0])
+def test_a_concentration_is_that_of_the_least_loss_and_prior(r, rng):
+    y = rng.negative_binomial(r, r / (r + 3.0), 200).astype(float)
+    a, v = np.full((200, 1), np.log(3.0)), np.full((200, 1), 0.1)
+    about = a, v, y, np.empty(0)
+
+    def loss(log_r):
+        of_rows = OverdispersedCounts(np.exp(log_r)).expectations(*about)[0]
+        return of_rows + 0.5 * np.square(np.exp(-0.5 * log_r) / 3.0)
+
+    found = counts_of_least(lambda family: family.slope(*about)).concentration
+    best = minimize_scalar(loss, bounds=np.log([1e-4, 1e6]), method="bounded")
+    assert np.log(found) == pytest.approx(best.x, abs=1e-3)
+
+
+def test_batches_add_up_what_they_tell_of_a_concentration():
+    X, y = overdispersed(1500)
+    stream = BayesianGLMRegressor("negative-binomial", posterior="fullrank")
+    added = 0.0
+    for part in (slice(0, 1100), slice(1100, 1300), slice(1300, 1500)):
+        stream.partial_fit(X[part], y[part])
+        q, rows = stream.posterior_, design(X[part])
+        a, v = rows @ q.mean, np.square(rows @ q.factor).sum(axis=1)
+        about = a[:, None], v[:, None], y[part], np.empty(0)
+        own = [OverdispersedCounts(r).slope(*about) for r in CONCENTRATIONS]
+        added = added + np.array(own)
+        np.testing.assert_allclose(stream._slopes_known, added, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_zeros_alone_are_of_a_low_rate(seed):
+    """Not of a concentration of next to none, which explains them at any rate."""
+    X = np.random.default_rng(seed).normal(size=(100, 3))
+    model = BayesianGLMRegressor("negative-binomial").fit(X, np.zeros(100))
+    assert model.predict(X).max() < 1.0
 
 
 def test_real_numbers_with_an_offset():

@@ -4,6 +4,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 
 from skvrem.vi.gaussian._model import GaussianModel
@@ -12,8 +13,11 @@ from skvrem.vi.glm._model_groups import Slope
 
 # Concentrations that are learnt: beyond, counts vary as Poisson's do.
 LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-4, 1e6
-# Factor of a concentration, for differences.
-STEP = 1.01
+# Those that slopes are kept at, which are smooth between them: four a decade.
+CONCENTRATIONS = np.geomspace(LEAST_CONCENTRATION, MOST_CONCENTRATION, 41)
+# Scale of the half-normal prior of one by the root of a concentration, how much rates
+# vary beside their mean. Counts that are (nearly) all zero have any rate without it.
+MOST_VARIATION = 3.0
 # The least mean of counts.
 LEAST_RATE = 1e-3
 # Nodes of the quadrature for quantiles of counts, for each of their deviations that the
@@ -32,49 +36,46 @@ class ConcentrationModel(GaussianModel):
         Their rows.
     *given
         As of :class:`GaussianModel`.
-    known : tuple (log_concentration, precision), default=(0.0, 0.0)
-        What other rows say of the logarithm of the concentration, about: where their
-        loss is least, and its second derivative there.
-
-    Attributes
-    ----------
-    precision : float
-        That of all rows, of a model that has learned.
+    known : ndarray of shape (len(CONCENTRATIONS),), or None
+        `slopes` of other rows.
     """
 
-    def __init__(self, data, *given, known=(0.0, 0.0)):
+    def __init__(self, data, *given, known=None):
         super().__init__(*given)
         self.data, self.known = data, known
-        self.precision = known[1]
 
     def learned(self, point):
         """Return the model with the best concentration at a point."""
+        slopes, known = self._slopes_at(point), None
+        if self.known is not None:
+            known = CubicSpline(np.log(CONCENTRATIONS), self.known)
+
+        def slope(family):
+            (of_rows,) = slopes([family.concentration])
+            before = 0.0 if known is None else known(np.log(family.concentration))
+            return of_rows + before
+
+        return self.changed(family=counts_of_least(slope))
+
+    def slopes(self, point):
+        """Return the derivatives of the loss at `CONCENTRATIONS`, with what is known.
+
+        By the logarithm of the concentration. Whatever their number, rows add to them,
+        which they do not to a concentration: a few counts have theirs at an end.
+        """
+        slopes = self._slopes_at(point)(CONCENTRATIONS)
+        return slopes if self.known is None else slopes + self.known
+
+    def _slopes_at(self, point):
+        """Return the function of concentrations that rows have the slopes of."""
         if self.data.remote:
             # The rows stay where they are, and are asked again.
             travels = self.changed(data=None), point.parameters
             chunks = self.data.chunks()
-
-            def slope(family):
-                return chunks.sum(partial(_slope_of_block, *travels, family)).slope
-
-        else:
-            batch = self.data.batch(0, self.data.n_units)
-            a, v = self.predictors(point.parameters, batch)
-            about = a, v, self.targets_of(batch), self.data.weight
-
-            def slope(family):
-                return family.slope(*about)
-
-        before, precision = self.known
-
-        def whole(family):
-            return slope(family) + precision * (np.log(family.concentration) - before)
-
-        best = counts_of_least(whole)
-        r = best.concentration
-        more, less = (whole(OverdispersedCounts(x)) for x in (r * STEP, r / STEP))
-        curved = max(0.5 * (more - less) / np.log(STEP), 0.0)
-        return self.changed(family=best, precision=float(curved))
+            return lambda at: chunks.sum(partial(_slopes_of_block, *travels, at)).slope
+        batch = self.data.batch(0, self.data.n_units)
+        a, v = self.predictors(point.parameters, batch)
+        return partial(_slopes, (a, v, self.targets_of(batch), self.data.weight))
 
     refined = learned
 
@@ -86,22 +87,28 @@ class ConcentrationModel(GaussianModel):
         return vars(self) | {"data": None}  # rows stay where they are
 
 
-def _slope_of_block(model, parameters, family, batch):
+def _slopes(about, concentrations):
+    return np.array([OverdispersedCounts(r).slope(*about) for r in concentrations])
+
+
+def _slopes_of_block(model, parameters, concentrations, batch):
     a, v = model.predictors(parameters, batch)
-    y = model.targets_of(batch)
-    return Slope(family.slope(a, v, y, batch.weight))
+    about = a, v, model.targets_of(batch), batch.weight
+    return Slope(_slopes(about, concentrations))
 
 
 def counts_of_least(slope):
     """Return the negative binomial counts of the least loss.
 
     Of which ``slope`` is the derivative by the logarithm of the concentration, a
-    function of such counts. A root of it is found to all digits, which rows that are
-    summed in another order find, too; the least of a loss is found to half of them.
+    function of such counts, and to which the prior is added. A root of it is found to
+    all digits, which rows that are summed in another order find, too; the least of a
+    loss is found to half of them.
     """
 
     def of_log(log_r):
-        return slope(OverdispersedCounts(np.exp(log_r)))
+        r = np.exp(log_r)
+        return slope(OverdispersedCounts(r)) - 0.5 / (MOST_VARIATION**2 * r)
 
     low, high = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
     if of_log(low) >= 0.0:

@@ -375,7 +375,7 @@ class GaussianPosterior(
             describe(result.point, result.objective),
             elbo_error_=error,
             **result.attributes(),
-            **self._of_family(last_model),
+            **self._of_family(last_model, result.point),
             _rows=(data, targets, prior),
         )
         vars(self).pop("_memory", None)
@@ -486,7 +486,7 @@ class GaussianPosterior(
         """
         return GaussianModel(*given)
 
-    def _of_family(self, model):
+    def _of_family(self, model, point):
         """Return the fitted attributes of what the family has learnt."""
         return {}
 

@@ -148,9 +148,11 @@ class Memory(NamedTuple):
         about = posterior, family, intercept
         slope, curvature = _sums(*about, data, targets)
         if isinstance(posterior, FullRank):
-            precision = posterior.precision
-            step = np.linalg.solve(precision + curvature, slope)
-            length = step @ precision @ step
+            # In the axes where the posterior is round: rates of new rows may be large
+            # enough for sums of its precision and theirs to be singular.
+            more, axes = _in_axes(posterior.factor, curvature)
+            step = (axes.T @ slope) / (1.0 + np.maximum(more, 0.0))
+            length, step = step @ step, axes @ step
         else:
             precision = 1.0 / np.square(posterior.scale)
             step = slope / (precision + curvature)
@@ -176,13 +178,20 @@ class Memory(NamedTuple):
             precision = 1.0 / np.square(posterior.scale)
             precision *= np.maximum(1.0 - curvature / precision, LEAST)
             return MeanField(mean - slope / precision, 1.0 / np.sqrt(precision))
-        # In the axes where the posterior is round.
-        root = posterior.factor
-        left, axes = np.linalg.eigh(root.T @ curvature @ root)
-        axes = root @ (axes / np.sqrt(np.maximum(1.0 - left, LEAST)))
+        left, axes = _in_axes(posterior.factor, curvature)
+        axes = axes / np.sqrt(np.maximum(1.0 - left, LEAST))
         covariance = axes @ axes.T
         factor = np.linalg.cholesky(covariance)
         return FullRank(mean - covariance @ slope, factor)
+
+
+def _in_axes(root, curvature):
+    """Return curvatures along axes of a posterior's width, which a root of it leads to.
+
+    In these the posterior is round, and the curvature diagonal.
+    """
+    curvatures, axes = np.linalg.eigh(root.T @ curvature @ root)
+    return curvatures, root @ axes
 
 
 def _sums(posterior, family, intercept, data, targets):

@@ -24,7 +24,7 @@ With :math:`\Sigma = S^{-1}` the mean of b lies at :math:`\delta = \tfrac12 \Sig
 
 from copy import copy
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -302,9 +302,12 @@ class PredictorBlocks(Predictors):
 
 
 class Slope(NamedTuple):
-    """Of the expected loss of some rows, by the log-concentration of their counts."""
+    """Of the expected loss of some rows, by the log-concentration of their counts.
 
-    slope: float
+    A number, or an array of those at several concentrations.
+    """
+
+    slope: Any
 
 
 def _slope_of_block(rows, family, posterior):

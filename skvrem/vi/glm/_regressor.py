@@ -94,7 +94,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Student's t; what is the prior's, as rows do not tell, keeps its width.
     concentration : float or "learn", default="learn"
         Of "negative-binomial", whose variance is mean + mean^2 / concentration.
-        "learn": that of the highest bound.
+        "learn": that of the highest bound, under a half-normal prior of scale 3 on
+        one by its root, how much rates vary beside their mean: where (nearly) all
+        counts are zero, a concentration of next to none would explain them at any rate.
     fit_intercept : bool, default=True
         Add an intercept.
     intercept_prior_scale : float or "auto", default="auto"
@@ -567,18 +569,15 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _model(self, data, *given, alone=True):
         learns = self.family == "negative-binomial" and self.concentration == "learn"
         if learns and alone is not None:
-            known = (0.0, 0.0)
-            if not alone:
-                known = getattr(self, "_known_concentration", known)
+            known = None if alone else getattr(self, "_slopes_known", None)
             return ConcentrationModel(data, *given, known=known)
         return super()._model(data, *given)
 
-    def _of_family(self, model):
+    def _of_family(self, model, point):
         if not isinstance(model, ConcentrationModel):
             return {}
-        found = model.family.concentration
-        known = float(np.log(found)), model.precision
-        return {"concentration_": found, "_known_concentration": known}
+        known = model.slopes(point)
+        return {"concentration_": model.family.concentration, "_slopes_known": known}
 
     def _first_mean(self, model, data, prior):
         mean = super()._first_mean(model, data, prior)
