@@ -121,10 +121,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         coefficients have that of a full rank at any number of these, the exact one of
         "gaussian": what rows take from the prior has a rank of their number (as long as
         sparse rows have no more than 1e8 places, of which the basis is dense; of counts
-        not in streams). The standard deviations of
-        "meanfield" are too small where features are correlated, of "lowrank" where
-        more directions than `rank` are told, and so are their intervals. With groups
-        it is a Gaussian of all coefficients nested in one of the scales of groups.
+        not in streams). The standard deviations of "meanfield" are too small where
+        features are correlated, of "lowrank" where more directions than `rank` are
+        told, and so are their intervals. With groups it is a Gaussian of all
+        coefficients nested in one of the scales of groups.
     rank : int or None, default=None
         Of "lowrank"; None is 10.
     solver, steps : str, MinibatchSteps
