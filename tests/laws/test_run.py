@@ -437,23 +437,28 @@ def test_predictions_that_are_too_small_are_scaled():
     assert asked == [1, 3] and [a.passes for a in anchors] == [1.0, 2.0, 1.0, 2.0]
 
 
-@pytest.mark.parametrize("heights", [[5.0, 1.0, 2.0], [5.0, 4.0, 3.5]])
-def test_starts_left_behind_go_on_where_all_others_end_degenerate(heights):
-    """The first is ahead of them until it is."""
-    each = iter(heights)
+def starting_at(heights):
+    """Starts at these heights, of which ends above 8 are degenerate."""
+    left = iter(heights)
 
     def start(rng):
         return solvers.Start(
             Still(),
-            Height(next(each)),
+            Height(next(left)),
             lambda p, _: {"at_": p.value},
             degenerate=lambda p: p.value > 8.0,
         )
 
+    return start
+
+
+@pytest.mark.parametrize("heights", [[5.0, 1.0, 2.0], [5.0, 4.0, 3.5]])
+def test_starts_left_behind_go_on_where_all_others_end_degenerate(heights):
+    """The first is ahead of them until it is."""
     estimator = SimpleNamespace(max_iter=6, tol=1e-3)
     rng, progress = np.random.RandomState(0), Ends(3)
     best, attributes = solvers.run_starts(
-        estimator, start, race((1, 1)), Units(), progress, rng
+        estimator, starting_at(heights), race((1, 1)), Units(), progress, rng
     )
     ends = 6.0 + np.array(heights)
     honest = ends[ends <= 8.0]
@@ -465,18 +470,8 @@ def test_starts_left_behind_go_on_where_all_others_end_degenerate(heights):
 
 
 def test_a_degenerate_start_loses_to_any_other():
-    heights = iter([1.0, 9.0, 2.0])
-
-    def start(rng):
-        return solvers.Start(
-            Still(),
-            Height(next(heights)),
-            lambda p, _: {"at_": p.value},
-            degenerate=lambda p: p.value > 8.0,
-        )
-
     for plan in (race((1, 2)), solvers.Plan("main", Climbing("main"))):
-        heights = iter([1.0, 9.0, 2.0])
+        start = starting_at([1.0, 9.0, 2.0])
         estimator = SimpleNamespace(max_iter=3, tol=1e-3)
         rng, progress = np.random.RandomState(0), Ends(3)
         best, _ = solvers.run_starts(estimator, start, plan, Units(), progress, rng)

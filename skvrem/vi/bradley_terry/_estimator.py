@@ -539,7 +539,7 @@ def _warn_of_homes(home, won):
     for result, told in ((1.0, "won"), (0.0, "lost")):
         if shares.size >= BY_CHANCE and (shares == result).all():
             warnings.warn(
-                f"Whoever was at home {told} all {shares.size} matches, so that the "
+                f"Whoever was at home {told} every match, so that the "
                 "prior alone tells how large home_advantage_ is. The first item of a "
                 "row is at home, and has won without y: give the results as y, or who "
                 "was at home as a third column of X.",

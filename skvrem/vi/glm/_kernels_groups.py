@@ -304,6 +304,16 @@ def _integrate(
     return top + math.log(total * apart / math.sqrt(2.0 * math.pi)), z, n_nodes
 
 
+@kernel
+def _room(bounds, first, last, p):
+    """Return what `_integrate` fills, and works in, of the largest of some groups."""
+    most = 0
+    for m in range(first, last):
+        most = max(most, bounds[m + 1] - bounds[m])
+    x, own, base, rows = np.ones(p), np.empty(most), np.empty(most), np.empty((3, most))
+    return x, own, base, rows, np.empty(MOST), np.empty(MOST), np.empty((MOST, p))
+
+
 @kernel(fastmath=CONTRACT)
 def fill_integrals(
     X, order, origin, y, trials, offset, code, bounds, first, last, log_tau, b, Z,
@@ -318,12 +328,7 @@ def fill_integrals(
     groups.
     """
     n_points, p = b.shape
-    most = 0
-    for m in range(first, last):
-        most = max(most, bounds[m + 1] - bounds[m])
-    x, own, base = np.ones(p), np.empty(most), np.empty(most)
-    at, share, scores = np.empty(MOST), np.empty(MOST), np.empty((MOST, p))
-    rows = np.empty((3, most))
+    x, own, base, rows, at, share, scores = _room(bounds, first, last, p)
     for s in range(n_points):
         T = math.exp(-2.0 * log_tau[s])
         for m in range(first, last):
@@ -373,13 +378,8 @@ def fill_bends(
     (s, p), :math:`\partial_b \partial_t F`. The others are as in `fill_integrals`.
     """
     n_points, p = b.shape
-    most = 0
-    for m in range(first, last):
-        most = max(most, bounds[m + 1] - bounds[m])
-    x, own, base = np.ones(p), np.empty(most), np.empty(most)
-    at, share, c = np.empty(MOST), np.empty(MOST), np.empty(MOST)
-    scores, turned = np.empty((MOST, p)), np.empty((MOST, p))
-    rows = np.empty((3, most))
+    x, own, base, rows, at, share, scores = _room(bounds, first, last, p)
+    c, turned = np.empty(MOST), np.empty((MOST, p))
     for s in range(n_points):
         T, S = math.exp(-2.0 * log_tau[s]), covariance[s]
         for m in range(first, last):

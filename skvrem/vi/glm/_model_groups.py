@@ -43,9 +43,9 @@ from skvrem.vi.glm import _kernels_groups as kernels
 # Groups a thread takes at a time.
 GROUPS = 64
 LOGISTIC, COUNTS, NORMAL = 0, 1, 2
-# Rows of half of the groups up to which their posteriors are no Gaussians: of two
-# classes with intercepts 2 apart, scales by Laplace's method are 2 % too small at ten
-# rows, a fifth of that at fifty, and quadrature takes some times as long.
+# Rows of half of the groups up to which their posteriors are no Gaussians: scales by
+# Laplace's method are too small at ten rows still, and hardly at fifty, and quadrature
+# takes some times as long.
 FEW_ROWS = 30
 
 
