@@ -35,7 +35,8 @@ import math
 
 import numpy as np
 
-from skvrem.utils._jit import CONTRACT, kernel
+from skvrem.utils._jit import CONTRACT, REDUCE, inner_kernel, kernel
+from skvrem.utils._math import exp, log
 
 # Steps to the mode of a group at most, and what the last one may gain, in nats: nodes
 # need not lie about it exactly, but where should not depend on where it is sought.
@@ -45,9 +46,15 @@ STEPS, NEAR = 60, 1e-8
 # of nodes, as shares of the mode's, that are left out; and nodes at most, for more of
 # which the step is doubled.
 APART, LEAST, MOST = 0.6, 1e-8, 1024
+# Nodes that are looked at together: a vector or two of them.
+WIDE = 16
+# Predictors of counts beyond it are it: the exponential has no larger result.
+LARGEST = 709.0
+# Without counts of references and calls, which cost more than the rows of a group.
+INLINED = {"fastmath": CONTRACT, "_nrt": False, "apart": False, "forceinline": True}
 
 
-@kernel(fastmath=CONTRACT)
+@inner_kernel(**INLINED)
 def _open_row(X, i, order, origin, x):
     """Fill the row i, seen from the origin, in the order of the coefficients."""
     d = X.shape[1]
@@ -55,7 +62,7 @@ def _open_row(X, i, order, origin, x):
         x[j] = X[i, order[j]] - origin[j] if order[j] < d else 1.0
 
 
-@kernel(fastmath=CONTRACT)
+@inner_kernel(**INLINED)
 def _predictor(x, z, b, eta):
     """Return a predictor of coefficients of a group and of shared ones."""
     q = z.size
@@ -66,22 +73,45 @@ def _predictor(x, z, b, eta):
     return eta
 
 
-@kernel(fastmath=CONTRACT)
+@inner_kernel(**INLINED)
+def _logistic(y, n, eta):
+    """As `_slopes`, of the code 0."""
+    small = exp(-abs(eta))
+    part = 1.0 / (1.0 + small)
+    rest = small * part
+    p, left = (part, rest) if eta >= 0.0 else (rest, part)
+    value = y * eta - n * (max(eta, 0.0) + log(1.0 + small))
+    curvature = n * part * rest
+    return value, y - n * p, curvature, curvature * (left - p)
+
+
+@inner_kernel(**INLINED)
+def _counts(y, n, eta):
+    """As `_slopes`, of the code 1."""
+    rate = n * exp(min(eta, LARGEST))
+    return y * eta - rate, y - rate, rate, rate
+
+
+@inner_kernel(**INLINED)
 def _slopes(code, y, n, eta):
     """Return a row's log-likelihood, slope, curvature, and the curvature's slope."""
     if code == 0:
-        small = math.exp(-abs(eta))
-        total = 1.0 + small
-        p = (1.0 if eta >= 0.0 else small) / total
-        left = (small if eta >= 0.0 else 1.0) / total
-        value = y * eta - n * (max(eta, 0.0) + math.log(total))
-        curvature = n * p * left
-        return value, y - n * p, curvature, curvature * (left - p)
+        return _logistic(y, n, eta)
     if code == 1:
-        rate = n * math.exp(eta)
-        return y * eta - rate, y - rate, rate, rate
+        return _counts(y, n, eta)
     away = y - eta
     return -0.5 * n * away * away, n * away, n, 0.0
+
+
+@inner_kernel(**INLINED)
+def _slopes_at_nodes(code, y, n, eta, n_nodes, value, slope, bent, beyond):
+    """Fill what `_slopes` returns of a row of codes 0 and 1, by vectors of nodes."""
+    if code == 0:
+        for k in range(n_nodes):
+            value[k], slope[k], bent[k], beyond[k] = _logistic(y, n, eta[k])
+    else:
+        for k in range(n_nodes):
+            value[k], slope[k], bent[k], beyond[k] = _counts(y, n, eta[k])
 
 
 @kernel(fastmath=CONTRACT)
@@ -207,10 +237,10 @@ def fill_moments(
                 v[i] += inner[j] * x[j] * x[j]
 
 
-@kernel(fastmath=CONTRACT)
+@inner_kernel(**INLINED)
 def _open_group(X, order, origin, offset, begin, end, b, x, own, base):
     """Fill what rows begin..end multiply the group's coefficient by, and the rest."""
-    none = np.zeros(0)
+    none = x[:0]
     for i in range(begin, end):
         _open_row(X, i, order, origin, x)
         own[i - begin] = x[0]
@@ -218,7 +248,7 @@ def _open_group(X, order, origin, offset, begin, end, b, x, own, base):
         base[i - begin] = _predictor(x[1:], none, b[1:], eta)
 
 
-@kernel(fastmath=CONTRACT)
+@inner_kernel(**INLINED)
 def _mode(own, base, y, trials, code, begin, end, mu, T, z):
     """Return the mode of f, sought from z, f + t there, and its curvature."""
     last, step, curvature = -math.inf, 0.0, T
@@ -243,64 +273,111 @@ def _mode(own, base, y, trials, code, begin, end, mu, T, z):
     return z, last, curvature
 
 
-@kernel(fastmath=CONTRACT)
+@inner_kernel(**INLINED | {"fastmath": REDUCE})
+def _mean(share, a, n):
+    """Return the mean of what n nodes say."""
+    total = 0.0
+    for k in range(n):
+        total += share[k] * a[k]
+    return total
+
+
+@inner_kernel(**INLINED | {"fastmath": REDUCE})
+def _mean_product(share, a, b, n):
+    """Return the mean of the product of what n nodes say."""
+    total = 0.0
+    for k in range(n):
+        total += share[k] * a[k] * b[k]
+    return total
+
+
+@inner_kernel(**INLINED)
+def _add_nodes(
+    X, order, origin, y, trials, code, begin, end, mu, T, z, apart, own, base, x, top,
+    at, share, scores, first, bent,
+):  # fmt: skip
+    """Fill WIDE nodes from the first on, z and what lies apart from it.
+
+    Without what follows the first whose density is next to nothing. Returns how many
+    nodes there are; bent (n + 5, WIDE) is filled with the curvatures of rows there, and
+    is room behind them.
+    """
+    p = x.size
+    value, eta, one, slope, beyond = bent[-5], bent[-4], bent[-3], bent[-2], bent[-1]
+    for k in range(WIDE):
+        place = z + k * apart
+        at[first + k] = place
+        value[k] = -0.5 * T * (place - mu) * (place - mu)
+        scores[0, first + k] = T * (place - mu)
+    for j in range(1, p):
+        for k in range(WIDE):
+            scores[j, first + k] = 0.0
+    for i in range(begin, end):
+        for k in range(WIDE):
+            eta[k] = base[i - begin] + own[i - begin] * at[first + k]
+        row = code, y[i], trials[i], eta, WIDE
+        _slopes_at_nodes(*row, one, slope, bent[i - begin], beyond)
+        for k in range(WIDE):
+            value[k] += one[k]
+        if p > 1:
+            _open_row(X, i, order, origin, x)
+            for j in range(1, p):
+                for k in range(WIDE):
+                    scores[j, first + k] += slope[k] * x[j]
+    for k in range(WIDE):
+        share[first + k] = exp(min(value[k] - top, LARGEST))
+    n_nodes = first
+    while n_nodes < first + WIDE and share[n_nodes] > LEAST:
+        n_nodes += 1
+    return n_nodes
+
+
+@inner_kernel(**INLINED)
 def _integrate(
     X, order, origin, y, trials, code, begin, end, mu, T, z, own, base, x, at, share,
-    scores, rows,
+    scores, bent, curves,
 ):  # fmt: skip
     r"""Fill nodes at, their shares, and centred scores by b.
 
-    at and share (MOST,), scores (MOST, p); rows (3, n): the last is filled with
-    :math:`-E \ell''` of each row, the others are room, x (p,) with the mean of scores.
-    Returns F + t, the mean of z, and how many nodes there are.
+    at and share (MOST,), scores (p, MOST); curves (n,) is filled with :math:`-E
+    \ell''` of each row, the others are room, x (p,) with the mean of scores. Returns
+    F + t, the mean of z, and how many nodes there are.
     """
     p = x.size
     z, top, curvature = _mode(own, base, y, trials, code, begin, end, mu, T, z)
     apart, total, n_nodes = 0.8 / math.sqrt(curvature), 0.0, MOST
     for i in range(begin, end):
         apart = min(apart, APART / max(abs(own[i - begin]), 1e-300))
-    while n_nodes == MOST:  # were too few, or there are none yet
+    while n_nodes + WIDE > MOST:  # were too few, or there are none yet
         total, n_nodes = 0.0, 0
-        rows[2, : end - begin] = 0.0
+        curves[: end - begin] = 0.0
         for side in range(2):
-            place = z - side * apart
-            while n_nodes < MOST:
-                value = -0.5 * T * (place - mu) * (place - mu)
-                for i in range(begin, end):
-                    eta = base[i - begin] + own[i - begin] * place
-                    one, rows[0, i - begin], rows[1, i - begin], _ = _slopes(
-                        code, y[i], trials[i], eta
-                    )
-                    value += one
-                density = math.exp(value - top)
-                if not density > LEAST:
-                    break
-                at[n_nodes], share[n_nodes] = place, density
-                scores[n_nodes] = 0.0
-                scores[n_nodes, 0] = T * (place - mu)
-                for i in range(begin, end):
-                    rows[2, i - begin] += density * rows[1, i - begin]
-                    if p > 1:
-                        _open_row(X, i, order, origin, x)
-                        for j in range(1, p):
-                            scores[n_nodes, j] += rows[0, i - begin] * x[j]
-                total += density
-                n_nodes += 1
-                place += apart if side == 0 else -apart
+            step = apart if side == 0 else -apart
+            place, here, more = z + side * step, n_nodes, True
+            while more and here + WIDE <= MOST:
+                n_nodes = _add_nodes(
+                    X, order, origin, y, trials, code, begin, end, mu, T, place, step,
+                    own, base, x, top, at, share, scores, here, bent,
+                )  # fmt: skip
+                for k in range(here, n_nodes):
+                    total += share[k]
+                for i in range(end - begin):
+                    for k in range(here, n_nodes):
+                        curves[i] += share[k] * bent[i, k - here]
+                place += WIDE * step
+                more = n_nodes == here + WIDE
+                here = n_nodes
         apart *= 2.0
     apart *= 0.5
-    for i in range(begin, end):
-        rows[2, i - begin] /= total
-    z = 0.0
-    x[:] = 0.0
+    for i in range(end - begin):
+        curves[i] /= total
     for k in range(n_nodes):
         share[k] /= total
-        z += share[k] * at[k]
-        for j in range(p):
-            x[j] += share[k] * scores[k, j]
-    for k in range(n_nodes):
-        for j in range(p):
-            scores[k, j] -= x[j]
+    for j in range(p):
+        x[j] = _mean(share, scores[j], n_nodes)
+        for k in range(n_nodes):
+            scores[j, k] -= x[j]
+    z = _mean(share, at, n_nodes)
     return top + math.log(total * apart / math.sqrt(2.0 * math.pi)), z, n_nodes
 
 
@@ -310,8 +387,9 @@ def _room(bounds, first, last, p):
     most = 0
     for m in range(first, last):
         most = max(most, bounds[m + 1] - bounds[m])
-    x, own, base, rows = np.ones(p), np.empty(most), np.empty(most), np.empty((3, most))
-    return x, own, base, rows, np.empty(MOST), np.empty(MOST), np.empty((MOST, p))
+    x, own, base = np.ones(p), np.empty(most), np.empty(most)
+    at, share, scores = np.empty(MOST), np.empty(MOST), np.empty((p, MOST))
+    return x, own, base, at, share, scores, np.empty((most + 5, WIDE)), np.empty(most)
 
 
 @kernel(fastmath=CONTRACT)
@@ -328,7 +406,7 @@ def fill_integrals(
     groups.
     """
     n_points, p = b.shape
-    x, own, base, rows, at, share, scores = _room(bounds, first, last, p)
+    x, own, base, at, share, scores, bends, curves = _room(bounds, first, last, p)
     for s in range(n_points):
         T = math.exp(-2.0 * log_tau[s])
         for m in range(first, last):
@@ -336,25 +414,26 @@ def fill_integrals(
             _open_group(X, order, origin, offset, begin, end, b[s], x, own, base)
             found, z, n_nodes = _integrate(
                 X, order, origin, y, trials, code, begin, end, mu, T, Z[s, m], own,
-                base, x, at, share, scores, rows,
+                base, x, at, share, scores, bends, curves,
             )  # fmt: skip
-            value[s, m], mean[s, m], variance[s, m] = found - log_tau[s], z, 0.0
-            cross[s, m] = 0.0
+            value[s, m], mean[s, m] = found - log_tau[s], z
             for j in range(p - 1):
                 of_shared[s, j] += x[1 + j]
             for i in range(begin, end):
                 _open_row(X, i, order, origin, x)
                 for j in range(p - 1):
-                    much = rows[2, i - begin] * x[1 + j]
+                    much = curves[i - begin] * x[1 + j]
                     for h in range(p - 1):
                         within[s, j, h] += much * x[1 + h]
             for k in range(n_nodes):
-                variance[s, m] += share[k] * (at[k] - z) * (at[k] - z)
-                for j in range(p - 1):
-                    much = share[k] * scores[k, 1 + j]
-                    cross[s, m, j] += much * (at[k] - z)
-                    for h in range(p - 1):
-                        within[s, j, h] -= much * scores[k, 1 + h]
+                at[k] -= z
+            variance[s, m] = _mean_product(share, at, at, n_nodes)
+            for j in range(p - 1):
+                ahead = scores[1 + j]
+                cross[s, m, j] = _mean_product(share, at, ahead, n_nodes)
+                for h in range(p - 1):
+                    beside = scores[1 + h]
+                    within[s, j, h] -= _mean_product(share, ahead, beside, n_nodes)
 
 
 @kernel(fastmath=CONTRACT)
@@ -378,8 +457,11 @@ def fill_bends(
     (s, p), :math:`\partial_b \partial_t F`. The others are as in `fill_integrals`.
     """
     n_points, p = b.shape
-    x, own, base, rows, at, share, scores = _room(bounds, first, last, p)
-    c, turned = np.empty(MOST), np.empty((MOST, p))
+    x, own, base, at, share, scores, bends, curves = _room(bounds, first, last, p)
+    room = np.empty((8, MOST))
+    c, more, square, eta = room[0], room[1], room[2], room[3]
+    curve, beyond, one, slope = room[4], room[5], room[6], room[7]
+    turned = np.empty((p, MOST))
     for s in range(n_points):
         T, S = math.exp(-2.0 * log_tau[s]), covariance[s]
         for m in range(first, last):
@@ -387,47 +469,51 @@ def fill_bends(
             _open_group(X, order, origin, offset, begin, end, b[s], x, own, base)
             _, z, n_nodes = _integrate(
                 X, order, origin, y, trials, code, begin, end, mu, T, Z[s, m], own,
-                base, x, at, share, scores, rows,
+                base, x, at, share, scores, bends, curves,
             )  # fmt: skip
-            for k in range(n_nodes):
-                c[k] = -T * S[0, 0]
-                for j in range(p):
-                    turned[k, j] = 0.0
-                    for h in range(p):
-                        turned[k, j] += S[j, h] * scores[k, h]
-                    c[k] += scores[k, j] * turned[k, j]
+            c[:n_nodes] = -T * S[0, 0]
+            for j in range(p):
+                turned[j, :n_nodes] = 0.0
+                for h in range(p):
+                    for k in range(n_nodes):
+                        turned[j, k] += S[j, h] * scores[h, k]
+                for k in range(n_nodes):
+                    c[k] += scores[j, k] * turned[j, k]
             for i in range(begin, end):
                 _open_row(X, i, order, origin, x)
-                wide, much = 0.0, 0.0
+                wide = 0.0
                 for j in range(1, p):
                     for h in range(1, p):
                         wide += x[j] * S[j, h] * x[h]
+                more[:n_nodes] = 0.0
+                for j in range(1, p):
+                    for k in range(n_nodes):
+                        more[k] += x[j] * turned[j, k]
                 for k in range(n_nodes):
-                    eta = base[i - begin] + own[i - begin] * at[k]
-                    _, _, curve, more = _slopes(code, y[i], trials[i], eta)
-                    c[k] -= wide * curve
-                    along = 0.0
-                    for j in range(1, p):
-                        along += x[j] * turned[k, j]
-                    much += share[k] * (wide * more + 2.0 * along * curve)
+                    eta[k] = base[i - begin] + own[i - begin] * at[k]
+                row = code, y[i], trials[i], eta, n_nodes
+                _slopes_at_nodes(*row, one, slope, curve, beyond)
+                for k in range(n_nodes):
+                    c[k] -= wide * curve[k]
+                    more[k] = wide * beyond[k] + 2.0 * more[k] * curve[k]
+                much = _mean(share, more, n_nodes)
                 for j in range(1, p):
                     by_mean[s, j] -= much * x[j]
-            bent[s, m] = 0.0
+            # Scores are centred, so that c need not be.
+            for j in range(p):
+                by_mean[s, j] += _mean_product(share, scores[j], c, n_nodes)
+            for k in range(n_nodes):
+                away = at[k] - mu
+                at[k] -= z
+                more[k] = T * away
+                square[k] = T * away * away
+            bent[s, m] = _mean_product(share, at, c, n_nodes)
             mixed[s, 0] -= 2.0 * T * (z - mu)
+            for j in range(p):
+                mixed[s, j] += _mean_product(share, scores[j], square, n_nodes)
             by_scale[s] += 2.0 * T * S[0, 0]
+            by_scale[s] -= 4.0 * _mean_product(share, turned[0], more, n_nodes)
+            middle = _mean(share, square, n_nodes)
             for k in range(n_nodes):
-                away = at[k] - mu
-                square = T * away * away
-                bent[s, m] += share[k] * (at[k] - z) * c[k]
-                by_scale[s] -= 4.0 * share[k] * turned[k, 0] * T * away
-                # Scores are centred, so that c need not be.
-                for j in range(p):
-                    by_mean[s, j] += share[k] * scores[k, j] * c[k]
-                    mixed[s, j] += share[k] * scores[k, j] * square
-            middle = 0.0
-            for k in range(n_nodes):
-                away = at[k] - mu
-                middle += share[k] * T * away * away
-            for k in range(n_nodes):
-                away = at[k] - mu
-                by_scale[s] += share[k] * c[k] * (T * away * away - middle)
+                square[k] -= middle
+            by_scale[s] += _mean_product(share, square, c, n_nodes)
