@@ -62,6 +62,8 @@ class Swept(NamedTuple):
         Estimates have noise beside that of the minibatches.
     size : float
         Of steps that do not go too far.
+    fresh : bool
+        Steps have draws of their own, whatever a pass has.
     """
 
     steps: Any
@@ -72,11 +74,13 @@ class Swept(NamedTuple):
     kind: str
     noisy: bool = False
     size: float = 0.1
+    fresh: bool = False
 
     def anchor(self, point):
-        """Return what a full pass finds at a point."""
+        """Return what a full pass finds at a point, but its mean if draws are fresh."""
         at, mean, memory = self.steps.full_pass(point, self.data)
-        return Anchor(mean, self.steps.objective(at, mean), 1.0, at, memory)
+        known = None if self.fresh else mean
+        return Anchor(known, self.steps.objective(at, mean), 1.0, at, memory)
 
     def known(self, point, rng):
         """Return what is known of all units where an anchor is."""
@@ -168,7 +172,31 @@ def own(kind, control, scale, optimizer="natural"):
         curvature = -(weights @ [target.hessian_diagonal(v) for v in z])
         return np.concatenate([gradient, curvature])
 
-    return Swept(steps, Whole(), point, moved(point, 0.2), truth, kind, True, 0.02)
+    away = moved(point, 0.2)
+    return Swept(steps, Whole(), point, away, truth, kind, True, 0.02, True)
+
+
+def own_by_passes(kind, scale):
+    """The same by the draws of passes; the truth is a pass, controlled as steps are."""
+    case = own(kind, "taylor", scale)
+    steps, model = case.steps, case.steps.model
+    model.draws = np.random.default_rng(1).normal(size=(3, 2))
+
+    def truth(at):
+        steps.full_pass(case.away, case.data)  # the control variate stands there
+        sums = model.statistics(at, None, 1.0)
+        return np.concatenate([sums.gradient[:, 0], sums.curvature[:, 0]])
+
+    return case._replace(truth=truth, fresh=False)
+
+
+def own_means_by_passes(kind):
+    case = own_means(kind, "taylor")
+
+    def truth(at):
+        return case.steps.model.statistics(at, None, 1.0).gradient[:, 0]
+
+    return case._replace(truth=truth, fresh=False)
 
 
 def own_means(kind, control):
@@ -191,7 +219,7 @@ def own_means(kind, control):
         z = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1).reshape(-1, 2)
         return weights @ [target.gradient(q.mean + q.factor @ v) for v in z]
 
-    return Swept(steps, Whole(), at, away, truth, kind, True, 0.02)
+    return Swept(steps, Whole(), at, away, truth, kind, True, 0.02, True)
 
 
 # Dropout
@@ -294,6 +322,13 @@ CASES = {
         for kind, control in product(KINDS, ("taylor", "antithetic"))
     },
     **{
+        f"passes own {kind} {scale}": partial(own_by_passes, kind, scale)
+        for kind, scale in product(KINDS[1:], (True, False))
+    },
+    **{
+        f"passes means {kind}": partial(own_means_by_passes, kind) for kind in KINDS[1:]
+    },
+    **{
         f"dropout {kind} {control} {k} {hidden}": partial(
             dropout, kind, control, k, hidden
         )
@@ -325,7 +360,8 @@ def marked(names):
 
 EXACT = [name for name in CASES if "hmm" in name or "quadrature" in name]
 CONTROLLED = [name for name in CASES if "stochastic" not in name]
-TABLES = [name for name in CASES if "saga" in name]
+PASSES = [name for name in CASES if "passes" in name]
+TABLES = [name for name in CASES if "saga" in name and name not in PASSES]
 
 
 @pytest.fixture(params=marked(CASES))
@@ -412,7 +448,8 @@ def over_signs(case):
 
 
 @pytest.mark.parametrize(
-    "name", marked(n for n in CASES if n not in EXACT and "None" not in n)
+    "name",
+    marked(n for n in CASES if n not in EXACT + PASSES and "None" not in n),
 )
 def test_estimates_average_to_those_without_control(name):
     """Over all visits, away from the anchor, exactly for one set of noise.
@@ -429,7 +466,7 @@ def test_estimates_average_to_those_without_control(name):
     np.testing.assert_allclose(over_signs(made()), truth, atol=close, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", marked(n for n in EXACT if n in CONTROLLED))
+@pytest.mark.parametrize("name", marked(n for n in EXACT if n in CONTROLLED) + PASSES)
 def test_at_the_anchor_nothing_varies(name):
     case, rng = CASES[name](), np.random.default_rng(0)
     here = case.anchor(case.point)
@@ -467,14 +504,15 @@ VARYING = [name for name in CASES if "hmm" not in name and "dropout" not in name
 SUPPORTS = [f"own supports {kind}" for kind in KINDS]
 
 
-def sparse(kind):
+def sparse(kind, fresh=False):
     """Skills, of which a batch touches few."""
     target = Target(ShortSkills(*skills_problem()), np.arange(60))
     prior = MeanField(np.zeros(9), np.ones(9))
     model = DrawnModel(target, prior, "diagonal", np.zeros((1, 9)))
     point = posterior(np.random.default_rng(0), 9, 1)
     steps = TargetSteps(model, kind, "taylor", True, "natural", 6)
-    return Swept(steps, Whole(), point, moved(point, 0.2), None, kind)
+    away = moved(point, 0.2)
+    return Swept(steps, Whole(), point, away, None, kind, fresh=fresh)
 
 
 def with_prior(steps, work, visits, found):
@@ -735,7 +773,7 @@ def test_supports_are_counted():
     """Estimates of batches that touch few parameters average to those of all."""
     rng, found = np.random.default_rng(0), {}
     for kind in KINDS:
-        case = sparse(kind)
+        case = sparse(kind, fresh=True)
         known, epochs, here = case.known(case.away, rng), [], case.anchor(case.point)
         for _ in range(400):
             epochs.append(case.epoch(here, known, rng).mean(axis=0))

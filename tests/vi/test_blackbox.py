@@ -8,6 +8,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import expit
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 
@@ -163,6 +164,20 @@ def test_minibatches_end_near_the_batch_fit(solver, control, scale):
     variance = model.history_["gradient_variance"]
     assert variance.size == model.history_["predicted_gain"].size
     assert np.nanmin(variance) > 0.0
+
+
+@pytest.mark.parametrize("solver", ["svrg", "saga"])
+@pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
+def test_steps_reach_the_top_of_the_bound_of_a_few_draws(posterior, solver):
+    """Whatever the draws: those of the steps are those of the passes."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = Logistic(np.column_stack([X[:, :10], np.ones(len(X))]), y)
+    for seed in range(3):
+        steps = MinibatchSteps(n_draws=16)
+        given = {"solver": solver, "posterior": posterior, "steps": steps}
+        fitted = VI(model, random_state=seed, max_iter=40, **given).fit()
+        assert fitted.converged_
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -108,7 +108,11 @@ class VariationalInference(
     solver : {"auto", "batch", "stochastic", "svrg", "saga"}, default="auto"
         "batch" makes full passes. "stochastic" has minibatches, and with a control
         variate for the noise of draws alone; "svrg" and "saga" are Algorithms 2 and 1
-        of [1]_. "auto" is "batch", or "svrg" where `steps` ask for minibatches.
+        of [1]_. For a covariance, and where the diagonal of the Hessian is at hand,
+        their steps have the draws of the passes that certify each epoch and are
+        controlled by these: then they are the same, as the pass is there anyway that
+        a table would save. "auto" is "batch", or "svrg" where `steps` ask for
+        minibatches.
     steps : MinibatchSteps or None, default=None
         How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
         ``control_variate`` "taylor" is the second order of the log density; full passes

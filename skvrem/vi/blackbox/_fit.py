@@ -40,7 +40,7 @@ def pairs_of_draws(estimator, plan, n_rows, width):
     if n_draws != "auto":
         return n_draws // 2
     few = int(np.clip(ROWS_OF_PAIRS // n_rows, *PAIRS))
-    if plan.name != "batch":  # one pass of many, which only checks
+    if plan.name != "batch":  # passes certify, and are a part of the work only
         return max(few // 4, PAIRS[0])
     return max(few, width) if n_rows * width**2 <= CHEAP else few
 

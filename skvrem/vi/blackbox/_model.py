@@ -208,7 +208,7 @@ class DrawnModel(GaussianModel):
     def control(self, curvature, point):
         """Take the control variate of a curvature at a point."""
         q, E = point.parameters, self.draws
-        images = curvature.times(self._away(q))
+        images = curvature.times(self.away(q))
         if self.full:
             root = np.linalg.cholesky(q.covariance)
             K = np.tril(images.T @ E / len(E) - curvature.times(root.T).T)
@@ -221,10 +221,10 @@ class DrawnModel(GaussianModel):
     def typical(self, point):
         """Return a few draws from q (n, d), in pairs, for the curvature there."""
         some = self.draws[: max(1, TYPICAL_ROWS // self.target.rows.size)]
-        away = self._away(point.parameters, some)
+        away = self.away(point.parameters, some)
         return point.parameters.mean[:, 0] + np.concatenate([away, -away])
 
-    def _away(self, q, draws=None):
+    def away(self, q, draws=None):
         """Return draws, those of the fit by default, about the mean, (s, d)."""
         E = self.draws if draws is None else draws
         if self.full:
@@ -234,7 +234,7 @@ class DrawnModel(GaussianModel):
     def statistics(self, point, batch, beta):
         """Return the averages over all draws. There is nothing latent to temper."""
         q = point.parameters
-        V, mean = self._away(q), q.mean[:, 0]
+        V, mean = self.away(q), q.mean[:, 0]
         density, slope = self.target.log_density, self.target.gradient
         even, odd = np.zeros(mean.size), np.zeros(V.shape)
         objective = -self._control.level
@@ -326,7 +326,7 @@ class DrawnModel(GaussianModel):
             and the share of the draws.
         """
         q = point.parameters
-        V, mean = self._away(q, draws), q.mean[:, 0]
+        V, mean = self.away(q, draws), q.mean[:, 0]
         density = self.target.log_density
         points = np.stack([mean + V, mean - V], axis=1)
         values = np.array([[density(z) for z in both] for both in points])

@@ -237,12 +237,12 @@ class LowRankModel(DrawnModel):
 
     def control(self, curvature, point):
         """Take the control variate of a curvature at a point."""
-        away = self._away(point.parameters)
+        away = self.away(point.parameters)
         drawn = np.sum(away * curvature.times(away)) / len(away)
         exact = curvature.trace(self.posterior(point.parameters))
         self._control = Control(level=0.5 * (exact - drawn))
 
-    def _away(self, q, draws=None):
+    def away(self, q, draws=None):
         """Return draws, those of the fit by default, about the mean, (s, d)."""
         return q.scale * q.white(self.draws if draws is None else draws)
 

@@ -16,6 +16,19 @@ controlled likewise: g(z) - g(b) - H(b) v takes the place of g(z) there, plus th
 diagonal of all rows. H(b) v may be half of g(b + v) - g(b - v), which is odd in
 :math:`\epsilon` as well ("antithetic").
 
+Passes certify each epoch on draws that stay, and know G and C there, of all rows and
+draws, with their own control variate K. A step that has one of these draws,
+:math:`z = \mu + \sigma \epsilon`, and its place at the anchor, :math:`z' = \mu' +
+\sigma' \epsilon`, is controlled by that:
+
+    of passes    g(z) - g(z') + G',    (sigma' C' - (g(z) - g(z')) eps) / sigma
+
+which is the joint estimate, less what Taylor's expansion leaves of it at the anchor,
+plus the mean of that over the draws. Nothing varies at the anchor, and steps end where
+the passes see no gradient; the end of fresh draws is another. It takes the place of the
+joint estimate of both algorithms, but for independent scales whose curvature is not
+known: the second moments of a few draws would be far from the normal's.
+
 Where the model says which parameters a batch depends on, a step takes place among these
 alone: draws, g, H, G, prior and entropy. Of an epoch's n batches :math:`c_j` have the
 parameter j; what they say of it is multiplied by :math:`c_j` rather than by n, which is
@@ -59,6 +72,28 @@ class EarlierPoint(NamedTuple):
     def among(self, support):
         """Return what is known by some of the parameters."""
         return EarlierPoint(*(None if part is None else part[support] for part in self))
+
+
+class DrawnPoint(NamedTuple):
+    """What a pass at all its draws says of an earlier point.
+
+    Attributes
+    ----------
+    at : ndarray of shape (d,)
+    scale : ndarray of shape (d,), or None
+        Of the posterior, if it moves.
+    gradient, curvature : ndarray of shape (d,)
+        G, and C for the scales.
+    """
+
+    at: np.ndarray
+    scale: np.ndarray | None
+    gradient: np.ndarray
+    curvature: np.ndarray | None
+
+    def among(self, support):
+        """Return what is known by some of the parameters."""
+        return DrawnPoint(*(None if part is None else part[support] for part in self))
 
 
 class Table(NamedTuple):
@@ -148,6 +183,12 @@ class TargetSteps(Steps):
         anchor : Earlier, default=None
             Of svrg and saga.
         """
+        if isinstance(anchor, DrawnPoint):
+            both = mean + scale * noise, anchor.at + anchor.scale * noise
+            now, then = (self.target.gradient(z, batch) for z in both)
+            first = controlled(now, then, anchor.gradient)
+            along = anchor.curvature * anchor.scale
+            return np.stack([first, (along - (now - then) * noise) / scale])
         first, by_scale = self.by_mean(mean, scale * noise, batch, anchor)
         second = -by_scale * noise / scale
         if self.control_scale:
@@ -193,20 +234,34 @@ class TargetSteps(Steps):
         """Return what an epoch moves."""
         d = self.target.n_dim
         work = Work(anchor.point, self.shape, (2, 2, d), d if self.target.sparse else 0)
-        work.prior = self._prior()
+        work.prior, work.of_passes = self._prior(), self._of_passes(anchor)
         work.met = np.zeros(d, bool)
         self.target.rest(work.mean[0])
         return work
 
+    def _of_passes(self, anchor):
+        """Whether steps from an anchor have the draws of the pass that made it."""
+        known = self.n_parts == 1 or self.curvature is not None
+        return known and self.reduced and anchor.mean is not None
+
+    def _drawn_point(self, q, mean):
+        scale = np.exp(q.log_scale[:, 0])
+        parts = mean.gradient[:, 0], mean.curvature[:, 0]
+        return DrawnPoint(q.mean[:, 0].copy(), scale, *parts)
+
     def visits(self, known, rng):
         """Return batches in random order, with their numbers in a fixed partition."""
-        if self.kind != "saga":
+        if not isinstance(known, Table):
             return [(None, batch) for batch in self.batches(rng)]
         order = rng.permutation(self.n_batches)
         return [(number, known.partition[number]) for number in order]
 
     def noise(self, work, visits, rng):
-        """Return a standard normal draw for each visit, by its support."""
+        """Return a draw for each visit, by its support: one of passes, or new."""
+        if work.of_passes:
+            draws = _some_of(self.model.draws, len(visits), rng)
+            both = zip(visits, draws, strict=True)
+            return [draw[batch.support] for (_, batch), draw in both]
         mean = work.mean[0]
         return [rng.standard_normal(mean[batch.support].size) for _, batch in visits]
 
@@ -270,7 +325,10 @@ class TargetSteps(Steps):
 
     def known_at(self, anchor, rng):
         """Return what is known at an anchor: of all rows, or batch by batch."""
-        mean, curvature = anchor.point.parameters.mean[:, 0], anchor.memory
+        q, curvature = anchor.point.parameters, anchor.memory
+        mean = q.mean[:, 0]
+        if self._of_passes(anchor):
+            return self._drawn_point(q, anchor.mean)
         if self.kind == "svrg":
             diagonal = curvature and curvature.diagonal
             if not self.control_scale or curvature is None:
@@ -281,6 +339,8 @@ class TargetSteps(Steps):
 
     def renewed(self, known):
         """Let what batches saw in an epoch take the place of what was known."""
+        if isinstance(known, DrawnPoint):
+            return None  # the next pass is at hand
         return self._table(known.partition, known.fresh)
 
     def _table(self, partition, visited):
@@ -351,16 +411,28 @@ class MeanSteps(TargetSteps):
         q, d = anchor.point.parameters, self.target.n_dim
         work = SimpleNamespace(point=anchor.point, mean=q.mean.T.copy(), n_seen=0)
         work.seen, work.met = np.zeros((2, d)), np.zeros(d, bool)
-        work.posterior = self.model.posterior(q)
+        work.posterior, work.away = self.model.posterior(q), self.model.away(q)
+        work.of_passes = self._of_passes(anchor)
         return work
 
     def noise(self, work, visits, rng):
         """Return a draw for each visit, less the mean of the posterior."""
+        if work.of_passes:
+            return _some_of(work.away, len(visits), rng)
         q = work.posterior
         return [q.sample(1, rng)[0] - q.mean for _ in visits]
 
+    def _drawn_point(self, q, mean):
+        return DrawnPoint(q.mean[:, 0].copy(), None, mean.gradient[:, 0], None)
+
     def _estimate(self, work, noise, batch, earlier):
-        return self.by_mean(work.mean[0], noise, batch, earlier)[0][None]
+        at = work.mean[0]
+        if isinstance(earlier, DrawnPoint):
+            now, then = (
+                self.target.gradient(z + noise, batch) for z in (at, earlier.at)
+            )
+            return controlled(now, then, earlier.gradient)[None]
+        return self.by_mean(at, noise, batch, earlier)[0][None]
 
     def _move(self, work, found, batch, size):
         (found,) = found
@@ -372,3 +444,9 @@ class MeanSteps(TargetSteps):
     def close(self, work):
         """Return the point that an epoch has led to."""
         return Point(work.point.parameters._replace(mean=work.mean.T.copy()))
+
+
+def _some_of(draws, n, rng):
+    """Return n of the draws (m, d) and their opposites, at random."""
+    both = np.concatenate([draws, -draws])
+    return both[(rng.random(n) * len(both)).astype(np.intp)]
