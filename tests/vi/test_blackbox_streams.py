@@ -206,3 +206,65 @@ def test_a_log_prior_of_none_is_none():
         streams.append(stream)
     np.testing.assert_array_equal(streams[0].mean_, streams[1].mean_)
     np.testing.assert_array_equal(streams[0].std_, streams[1].std_)
+
+
+def sorted_stream(own, n_batches, weight=None, **params):
+    """A stream whose rows come by target, and the fit to all."""
+    given = {"random_state": 0, **params}
+    stream, order = VI(own, **given), np.argsort(own.y, kind="stable")
+    for rows in np.array_split(order, n_batches):
+        some = None if weight is None else weight[rows]
+        stream = pickle.loads(pickle.dumps(stream.partial_fit(rows, None, some)))
+        own = stream.model
+    return stream, VI(own, **given).fit(sample_weight=weight)
+
+
+@pytest.mark.parametrize("few", [0, 1000])
+@pytest.mark.parametrize(
+    ("params", "prior_scale", "weighted"),
+    [
+        ({}, None, False),
+        ({}, 0.7, True),
+        ({"posterior": "meanfield"}, None, True),
+        ({"posterior": "lowrank", "rank": 1}, 0.7, False),
+        ({"solver": "svrg"}, None, False),
+    ],
+)
+def test_a_sorted_stream_ends_at_the_fit(
+    params, prior_scale, weighted, few, monkeypatch
+):
+    """Rows of one class lead far away, and those before are seen again."""
+    monkeypatch.setattr("skvrem.vi.blackbox._stream.FEW", few)
+    X, y = logistic_problem(300)
+    weight = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 300) if weighted else None
+    stream, whole = sorted_stream(RichLogistic(X, y, prior_scale), 6, weight, **params)
+    # What a mean field does not know of its Gaussian is lost between two looks.
+    lost = params.get("posterior") == "meanfield" and not few
+    far = 0.6 if lost else 0.1
+    assert (abs(stream.mean_ - whole.mean_) < far * whole.std_).all()
+    np.testing.assert_allclose(stream.std_, whole.std_, rtol=0.5 * far)
+    assert stream.n_samples_seen_ == 300
+
+
+def test_rows_of_a_stream_that_is_shuffled_are_seen_again_where_they_double():
+    X, y = logistic_problem(4000)
+    stream, seen = VI(RichLogistic(X, y), random_state=0), []
+    for rows in np.array_split(np.random.default_rng(0).permutation(4000), 8):
+        seen.append(stream.partial_fit(rows)._rows[0].size)
+    assert seen == [500, 1000, 500, 2000, 500, 500, 500, 4000]
+
+
+def test_rows_that_have_changed_are_not_seen_again():
+    """A model may have others in their place: then a Gaussian is all there is."""
+    X, y = logistic_problem(200)
+    own = RichLogistic(X[:100], y[:100])
+    stream = VI(own, random_state=0).partial_fit()
+    before = stream.posterior_
+    own.X, own.y = X[100:], y[100:]
+    stream.partial_fit()
+    other = VI(own, random_state=0).fit()
+    vars(other).update(posterior_=before, _seen=None)
+    other.partial_fit()
+    np.testing.assert_array_equal(stream.mean_, other.mean_)
+    # And go on with the new ones.
+    assert stream.partial_fit([3])._rows[0].size == 101

@@ -33,6 +33,7 @@ from skvrem.vi.blackbox._input import (
 from skvrem.vi.blackbox._model import DrawnModel, opposite_draws
 from skvrem.vi.blackbox._model_density import Target
 from skvrem.vi.blackbox._model_low_rank import LowRankModel
+from skvrem.vi.blackbox._stream import Seen
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.gaussian._answers import interval_columns
@@ -160,7 +161,7 @@ class VariationalInference(
         draws, at the end. A stream has none.
     objective_ : float
         The bound on the draws of the fit, in nats, priors included; of a stream that of
-        its last rows, given what came before.
+        the rows fitted last, given what came before.
     history_ : dict of ndarray
         passes (at all draws), seconds, objective (the bound on the draws of the fit),
         step_size, temperature and predicted_gain by epoch, and gradient_variance for
@@ -324,9 +325,16 @@ class VariationalInference(
         return self
 
     def partial_fit(self, X=None, y=None, sample_weight=None):
-        """Update the posterior with further rows, for which it is the prior.
+        """Update the posterior with further rows, in whatever order they come.
 
         The first call is a `fit`, with the prior of the model or of the estimator.
+        Then the posterior is the prior of what comes; or all rows of the stream are
+        fitted anew, given what was known before them. That is done with up to 1,000
+        rows, where they have become twice as many since, and where new ones would move
+        the posterior by more than its width, as rows of one class do: each row's
+        likelihood has been approximated where the posterior was. For that the model
+        has to have earlier rows yet. Where it is another one, or says something else
+        of them, the posterior is all that is known, and a sorted stream ends far off.
 
         Parameters
         ----------
@@ -342,8 +350,8 @@ class VariationalInference(
         -------
         self : VariationalInference
             The fitted model. ``n_samples_seen_`` is that of all rows, ``history_``,
-            ``n_iter_`` and ``pareto_k_`` are those of the new ones. There is no
-            ``elbo_``, as the sum of the bounds of batches is no bound.
+            ``n_iter_`` and ``pareto_k_`` are those of the rows that were fitted. There
+            is no ``elbo_``, as the sum of the bounds of batches is no bound.
 
         Raises
         ------
@@ -358,13 +366,49 @@ class VariationalInference(
         with whole_fit(self, ADVICE):
             before = vars(self).get("posterior_")
             seen = 0 if before is None else self.n_samples_seen_
-            self._fit(X, sample_weight, before)
+            known = vars(self).get("_seen")
+            if before is None:
+                self._fit(X, sample_weight)
+            else:
+                self._go_on(X, sample_weight, before, known)
             self.n_samples_seen_ += seen
             self._forget_bound()
         return self
 
+    def _go_on(self, X, sample_weight, before, known):
+        """Fit rows given a posterior, or given what was before it with all rows."""
+        again = None
+        if known is not None and known.is_of(self.model, before.n_dim):
+            rows = self._rows_of(X, sample_weight)[1:]
+            known = known.with_rows(*rows)
+            away = known.due or known.lead_away(before, *rows)
+            if away and known.are_as_before():
+                again = known
+            elif away:
+                known = None  # the model has other rows by now
+        else:
+            known = None
+        self._fit(X, sample_weight, before, again)
+        if known is not None and again is None:
+            self._seen = known
+
+    def _rows_of(self, X, sample_weight):
+        """Return how many rows are given; which, and how often they count."""
+        rows = check_rows(X, self.model)
+        weight = check_weight(sample_weight, rows.size)
+        return rows.size, *weigh_rows(rows, weight)
+
     @with_callbacks
-    def _fit(self, X, sample_weight, before=None):
+    def _fit(self, X, sample_weight, before=None, again=None):
+        """Fit rows.
+
+        Parameters
+        ----------
+        before : MeanField, FullRank or LowRank, default=None
+            The posterior of earlier rows, of a stream.
+        again : Seen, default=None
+            These and earlier rows, which are to be fitted instead.
+        """
         began = time.perf_counter()
         if of_dask(X) or of_dask(sample_weight):
             raise TypeError(
@@ -372,15 +416,16 @@ class VariationalInference(
                 "and X are but numbers of rows."
             )
         check_model(self.model)
-        rows = check_rows(X, self.model)
-        n_rows = rows.size
-        rows = weigh_rows(rows, check_weight(sample_weight, n_rows))
+        n_rows, *rows = self._rows_of(X, sample_weight)
         # With covariances it is a part of the log density, in place of the model's.
         own = getattr(self.model, "log_prior", None)  # None of a JaxModel without
         apart = isinstance(before, MeanField) and own is None
         within = None if apart else before
+        if again is not None:
+            rows, within = [again.rows, again.weight], again.within
         target = Target(self.model, *rows, within)
-        d, prior = target.n_dim, self._prior(target, before)
+        d, prior = target.n_dim, None if again is None else again.prior
+        prior = self._prior(target, before) if prior is None else prior
         plan = plan_fit(self, d, 1, True, target.sparse)
         target.sparse &= plan.posterior == "meanfield"
         rng = as_generator(self.random_state)
@@ -439,6 +484,7 @@ class VariationalInference(
             _rows=(*rows, within, prior),
             **result.attributes(),
         )
+        self._seen = Seen.of(self.model, *self._rows, self.posterior_)
         warn_not_converged(self, result, unit="", advice=CLOSER)
 
     def _prior(self, target, before=None):

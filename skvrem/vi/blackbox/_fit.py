@@ -212,8 +212,15 @@ def _curvature(model, at, rng, whole):
 
 
 def _mode(model, start):
+    """Return the mode of a model's log density, which has to fall away from it."""
+    mode = mode_of(model.target, model.prior, start)
+    if isinstance(model.prior, FlatPrior) and model.target.knows_hessian:
+        _check_proper(model.target, mode)
+    return mode
+
+
+def mode_of(target, prior, start):
     """Return where the log density is highest, or as far as that is to be found."""
-    target, prior = model.target, model.prior
     first = target.log_density(start)
 
     def lack(z):
@@ -224,12 +231,9 @@ def _mode(model, start):
             return value, slope
         return 1e10 * (1.0 + abs(first)), np.zeros(z.size)  # a step too far
 
-    mode = minimize(
+    return minimize(
         lack, start, jac=True, method="L-BFGS-B", options={"maxiter": MODE_STEPS}
     ).x
-    if isinstance(prior, FlatPrior) and target.knows_hessian:
-        _check_proper(target, mode)
-    return mode
 
 
 def _check_proper(target, mode):
