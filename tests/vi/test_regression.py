@@ -8,13 +8,19 @@ from scipy.special import pdtr
 from scipy.stats import nbinom, norm
 from scipy.stats import t as student_t
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import BayesianRidge
 from sklearn.metrics import r2_score
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.vi import MinibatchSteps
 from skvrem.vi.gaussian._model_families import OverdispersedCounts
-from skvrem.vi.glm._counts import CONCENTRATIONS, count_quantile, counts_of_least
+from skvrem.vi.glm._counts import (
+    CONCENTRATIONS,
+    ConcentrationSearch,
+    count_quantile,
+    counts_of_least,
+)
 
 
 def rows(n=120):
@@ -608,6 +614,76 @@ def test_a_concentration_is_that_of_the_least_loss_and_prior(r, rng):
     assert np.log(found) == pytest.approx(best.x, abs=1e-3)
 
 
+def of_ships(n=40):
+    """Return counts of so many kinds that the concentration follows them slowly."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.arange(n)[:, None] % 8 == np.arange(1, 8), np.ones(n)])
+    X = X[:, :7].astype(float)
+    mean = np.exp(1.0 + X @ rng.normal(size=7))
+    return X, rng.negative_binomial(1.0, 1.0 / (1.0 + mean)).astype(float)
+
+
+def with_its_prior(model, bound):
+    return bound - 0.5 / (9.0 * model.concentration_)
+
+
+@pytest.mark.parametrize("prior_scale", ["learn", "auto"])
+@pytest.mark.parametrize("groups", [False, True])
+def test_a_converged_fit_leaves_a_concentration_nothing_to_gain(groups, prior_scale):
+    X, y = of_ships()
+    ids = {"groups": np.arange(len(X)) // 8} if groups else {}
+
+    def fitted(**params):
+        params |= {"prior_scale": prior_scale}
+        model = BayesianGLMRegressor("negative-binomial", **params)
+        return model.fit(X, y, **ids)
+
+    best = fitted(tol=1e-9, max_iter=1000)
+    assert best.converged_
+    for tol in (1e-2, 1e-4):
+        model = fitted(tol=tol)
+        # By the slope of what is left, whose bend is no less than a third.
+        off = np.log(model.concentration_ / best.concentration_)
+        assert model.converged_ and abs(off) < np.sqrt(6.0 * tol)
+        if not groups:  # whose objective is Laplace's, not the bound
+            left = with_its_prior(best, best.elbo_) - with_its_prior(model, model.elbo_)
+            assert left < tol
+    few = BayesianGLMRegressor("negative-binomial", tol=1e-9, max_iter=best.n_iter_ - 1)
+    few.set_params(prior_scale=prior_scale)
+    with pytest.warns(ConvergenceWarning):
+        assert not few.fit(X, y, **ids).converged_
+
+
+@pytest.mark.parametrize("best", [np.log(3.0), 8.0, 20.0])
+@pytest.mark.parametrize("share", [0.0, 0.9, 0.99])
+def test_a_search_of_a_concentration_knows_what_is_left(best, share):
+    """Of a loss that is known, less what a posterior that follows takes of its bend."""
+    search, family = ConcentrationSearch(), OverdispersedCounts(1.0)
+
+    def whole(log_r):  # with the prior, that the search adds
+        return 3.0 * (1.0 - share) * (log_r - best)
+
+    for _ in range(9):
+        at = np.log(family.concentration)
+        left = 0.5 * whole(at) ** 2 / (3.0 * (1.0 - share))
+        if at >= np.log(1e6):
+            left = 0.0
+
+        def slope(family, at=at):
+            log_r = np.log(family.concentration)
+            own = whole(at) + 3.0 * (log_r - at)
+            return own + 0.5 / (9.0 * family.concentration)
+
+        family, search = search.step(slope, family)
+        if search.left < np.inf:
+            assert search.left == pytest.approx(left, rel=1e-6, abs=1e-12)
+        if search.left < 1e-12:
+            break
+    else:
+        raise AssertionError("it has not been found")
+    assert np.log(family.concentration) == pytest.approx(min(best, np.log(1e6)))
+
+
 def test_batches_add_up_what_they_tell_of_a_concentration():
     X, y = overdispersed(1500)
     stream = BayesianGLMRegressor("negative-binomial", posterior="fullrank")
@@ -626,8 +702,12 @@ def test_batches_add_up_what_they_tell_of_a_concentration():
 def test_zeros_alone_are_of_a_low_rate(seed):
     """Not of a concentration of next to none, which explains them at any rate."""
     X = np.random.default_rng(seed).normal(size=(100, 3))
-    model = BayesianGLMRegressor("negative-binomial").fit(X, np.zeros(100))
-    assert model.predict(X).max() < 1.0
+    model = BayesianGLMRegressor("negative-binomial", tol=1e-8)
+    model.fit(X, np.zeros(100))
+    rates = model.predict(X)
+    # The rows that lie farthest are not known to be of one.
+    assert np.median(rates) < 0.01 and rates.mean() < 0.05 and rates.max() < 1.5
+    assert model.concentration_ > 0.1
 
 
 def test_real_numbers_with_an_offset():

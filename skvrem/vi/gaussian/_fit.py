@@ -11,6 +11,9 @@ from skvrem.utils._reports import outside
 # Times `tol` that nodes may err by if those after them are to be the last, and what the
 # finer ones err by at most, as a share of what they have changed, as seen.
 LAST, SHARE_LEFT = 8.0, 1.0 / 3.0
+# The same of what else is learned, and the share of `tol` that no step is for: each
+# squares what is left, and this is known roughly.
+LAST_LEARNED, NOTHING = 1.0, 0.1
 # Nats, and the share of the bound, that nodes may err by in silence.
 SILENT, SILENT_SHARE = 1.0, 0.05
 
@@ -26,7 +29,8 @@ def fit_bound(
         With `tol` and `max_iter`, of epochs of all runs.
     model : object
         Whose ``refined(point)``, where it has one, is the same model with finer nodes,
-        or with what else is better chosen at the end of a fit, or None.
+        or with what else is better chosen at the end of a fit, or None. Of the latter
+        ``left`` says how many nats were left to gain before.
     data : source
     solver : Solver
     point : Point
@@ -71,14 +75,23 @@ def fit_bound(
     result, error = fit(model, point, estimator.max_iter, passes), math.nan
     refined = getattr(model, "refined", lambda point: None)
     while (finer := refined(result.point)) is not None:
-        mean = solvers.Batch()
-        mean.start(finer, data, None)
-        error = abs(mean.certify(result.point, 1.0).objective - result.objective)
+        learns = getattr(finer, "left", None) is not None
+        if learns:
+            error = finer.left
+        else:
+            mean = solvers.Batch()
+            mean.start(finer, data, None)
+            error = abs(mean.certify(result.point, 1.0).objective - result.objective)
         left = estimator.max_iter - result.n_iter
         ended = result.reason in ("tol", "stalled")
-        if not ended or not left or error <= estimator.tol:
+        if not ended or error <= (NOTHING if learns else 1.0) * estimator.tol:
             break
-        last, model, refined = error <= LAST * estimator.tol, finer, finer.refined
+        last = error <= (LAST_LEARNED if learns else LAST) * estimator.tol
+        if not left:
+            if learns and not last:  # nodes that err are no gain that is left
+                result = result._replace(reason="max_iter", left=error)
+            break
+        model, refined = finer, finer.refined
         error *= SHARE_LEFT
         more = fit(model, result.point, left, result.history[-1].passes)
         result = solvers.joined([result, more])

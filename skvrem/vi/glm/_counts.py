@@ -13,6 +13,9 @@ from skvrem.vi.glm._model_groups import Slope
 
 # Concentrations that are learnt: beyond, counts vary as Poisson's do.
 LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-4, 1e6
+LOWEST, HIGHEST = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION]).tolist()
+# Of logarithms: by how much equal ones may differ, and the longest step by a secant.
+SAME, LONGEST = 1e-9, 3.0
 # Those that slopes are kept at, which are smooth between them: four a decade.
 CONCENTRATIONS = np.geomspace(LEAST_CONCENTRATION, MOST_CONCENTRATION, 41)
 # Scale of the half-normal prior of one by the root of a concentration, how much rates
@@ -43,9 +46,27 @@ class ConcentrationModel(GaussianModel):
     def __init__(self, data, *given, known=None):
         super().__init__(*given)
         self.data, self.known = data, known
+        self.search = ConcentrationSearch()
+
+    @property
+    def left(self):
+        """Nats that were left to gain by the concentration before this one."""
+        return self.search.left
 
     def learned(self, point):
         """Return the model with the best concentration at a point."""
+        return self.changed(family=counts_of_least(self._loss_slope(point)))
+
+    def refined(self, point):
+        """Return the model with a better concentration than one whose fit ended here.
+
+        Every time another one: what was left to gain before it says when to end.
+        """
+        family, search = self.search.step(self._loss_slope(point), self.family)
+        return self.changed(family=family, search=search)
+
+    def _loss_slope(self, point):
+        """Return the slope of the loss at a point, a function of counts."""
         slopes, known = self._slopes_at(point), None
         if self.known is not None:
             known = CubicSpline(np.log(CONCENTRATIONS), self.known)
@@ -55,7 +76,7 @@ class ConcentrationModel(GaussianModel):
             before = 0.0 if known is None else known(np.log(family.concentration))
             return of_rows + before
 
-        return self.changed(family=counts_of_least(slope))
+        return slope
 
     def slopes(self, point):
         """Return the derivatives of the loss at `CONCENTRATIONS`, with what is known.
@@ -77,8 +98,6 @@ class ConcentrationModel(GaussianModel):
         a, v = self.predictors(point.parameters, batch)
         return partial(_slopes, (a, v, self.targets_of(batch), self.data.weight))
 
-    refined = learned
-
     def changed(self, **changes):
         """Return the model with other attributes; see `GaussianModel`."""
         return super().changed(**({"data": self.data} | changes))
@@ -97,6 +116,62 @@ def _slopes_of_block(model, parameters, concentrations, batch):
     return Slope(_slopes(about, concentrations))
 
 
+class ConcentrationSearch(NamedTuple):
+    """Concentrations that fits have ended with, on the way to the best.
+
+    Where a fit has ended, the slope of its loss by the logarithm of the concentration,
+    of a posterior that stands still, is that of the least loss of any posterior: a
+    function of one number, whose root is found by secants. Of a posterior that stands
+    still the loss bends more: steps to the root of its slope, of which the first is
+    one, gain little of what is left where the posterior follows by much.
+
+    Attributes
+    ----------
+    last : tuple (log_r, slope), or None
+        Of the last fit.
+    bend : float
+        How the slope grows, NaN where it is not known yet.
+    low, high : float
+        Logarithms of concentrations that the root lies between.
+    left : float
+        Nats that were left to gain where the last fit ended, infinity where it is not
+        known.
+    """
+
+    last: tuple | None = None
+    bend: float = np.nan
+    low: float = LOWEST
+    high: float = HIGHEST
+    left: float = np.inf
+
+    def step(self, slope, family):
+        """Return better counts than a fit ended with, and the search after them.
+
+        ``slope`` is that of its posterior, as `counts_of_least` takes it.
+        """
+        at = float(np.log(family.concentration))
+        here = _slope_with_prior(slope, at)
+        low, high = (at, self.high) if here < 0.0 else (self.low, at)
+        to, bend, left = np.nan, self.bend, np.inf
+        if self.last is not None and self.last[0] != at:
+            secant = (here - self.last[1]) / (at - self.last[0])
+            bend = secant if secant > 0.0 else bend
+        if high - low < SAME:  # at an end of what there is
+            to, left = at, 0.0
+        elif bend > 0.0:
+            to = at + np.clip(-here / bend, -LONGEST, LONGEST)
+            to = float(np.clip(to, LOWEST, HIGHEST))
+            left = 0.5 * here**2 / bend
+            if here * _slope_with_prior(slope, to) > 0.0:
+                to = np.nan  # not even as far as where the posterior stands still
+        if not low <= to <= high:
+            to = float(np.log(counts_of_least(slope).concentration))
+        if not low <= to <= high:
+            to = 0.5 * (low + high)
+        search = ConcentrationSearch((at, here), bend, low, high, left)
+        return OverdispersedCounts(float(np.exp(to))), search
+
+
 def counts_of_least(slope):
     """Return the negative binomial counts of the least loss.
 
@@ -105,19 +180,19 @@ def counts_of_least(slope):
     all digits, which rows that are summed in another order find, too; the least of a
     loss is found to half of them.
     """
-
-    def of_log(log_r):
-        r = np.exp(log_r)
-        return slope(OverdispersedCounts(r)) - 0.5 / (MOST_VARIATION**2 * r)
-
-    low, high = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
-    if of_log(low) >= 0.0:
-        best = low
-    elif of_log(high) <= 0.0:
-        best = high
+    of_log = partial(_slope_with_prior, slope)
+    if of_log(LOWEST) >= 0.0:
+        best = LOWEST
+    elif of_log(HIGHEST) <= 0.0:
+        best = HIGHEST
     else:
-        best = brentq(of_log, low, high)
+        best = brentq(of_log, LOWEST, HIGHEST)
     return OverdispersedCounts(float(np.exp(best)))
+
+
+def _slope_with_prior(slope, log_r):
+    r = np.exp(log_r)
+    return slope(OverdispersedCounts(r)) - 0.5 / (MOST_VARIATION**2 * r)
 
 
 def log_rate_of(data, targets=None):

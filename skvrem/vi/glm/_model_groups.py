@@ -333,8 +333,9 @@ class GroupedModel(NestedModel):
         Of rows whose origin is zero.
     past : Quadratic, default=None
         What other rows have said.
-    fitted : callable, default=None
-        Returns the best family for a function that returns the slope of one.
+    search : object, default=None
+        Of a better family: ``step(slope, family)`` returns one and the search after
+        it, of the function that returns the slope of one. See `ConcentrationSearch`.
     n_rows : float, default=0.0
         Of Gaussian noise: rows of now and of the past, which is of noise one then.
     least_noise : float, default=None
@@ -350,13 +351,13 @@ class GroupedModel(NestedModel):
         rows,
         prior,
         past=None,
-        fitted=None,
+        search=None,
         n_rows=0.0,
         least_noise=None,
     ):
         self.family, self.rows, self.of_zero = family, rows, prior
         prior = prior.seen_from(rows.origin, rows.intercept)
-        self.fitted, noise, self.sums = fitted, {}, None
+        self.search, noise, self.sums = search, {}, None
         of_rows = rows.likelihood(family)
         if isinstance(family, GaussianNoise):
             of_rows = of_rows.quadratic(prior.mean, rows.n_groups)
@@ -394,14 +395,19 @@ class GroupedModel(NestedModel):
         """Return itself and the point, as `OriginModel` returns what it is there."""
         return self, point
 
+    @property
+    def left(self):
+        """Nats that were left to gain before this family, None if it is not learned."""
+        return None if self.search is None else self.search.left
+
     def refined(self, point):
-        """Return the model with the best family at a point, None where it is known."""
-        if self.fitted is None:
+        """Return the model with a better family, None where it is known."""
+        if self.search is None:
             return None
         about = self.rows.order, self.rows.origin
         posterior = VaryingPosterior(self.posterior(point, False), *about)
-        family = self.fitted(self.rows.slope(posterior))
-        return type(self)(family, self.rows, self.of_zero, self.past, self.fitted)
+        family, search = self.search.step(self.rows.slope(posterior), self.family)
+        return type(self)(family, self.rows, self.of_zero, self.past, search)
 
     def seen(self, point):
         """Return what all rows say of groups, as the past of those to come.
@@ -517,7 +523,7 @@ class IntegratedModel(GroupedModel):
 
         That is a quadratic about modes, for which Laplace's method goes on.
         """
-        given = self.family, self.rows, self.of_zero, None, self.fitted
+        given = self.family, self.rows, self.of_zero, None, self.search
         return GroupedModel(*given).seen(point)
 
 
@@ -534,7 +540,7 @@ def integrated(model):
         return model
     if np.median(np.diff(rows.design.bounds)) > FEW_ROWS:
         return model
-    return IntegratedModel(model.family, rows, model.of_zero, None, model.fitted)
+    return IntegratedModel(model.family, rows, model.of_zero, None, model.search)
 
 
 class VaryingPosterior(NamedTuple):

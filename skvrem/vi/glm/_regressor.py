@@ -29,7 +29,7 @@ from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.glm import _inference
 from skvrem.vi.glm._counts import (
     ConcentrationModel,
-    counts_of_least,
+    ConcentrationSearch,
     log_rate_of,
 )
 from skvrem.vi.glm._estimator import GaussianPosterior
@@ -134,7 +134,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     max_iter : int, default=500
         Epochs.
     tol : float, default=0.01
-        Converged when what is left to gain is less, in nats of the bound.
+        Converged when what is left to gain is less, in nats of the bound; by a
+        concentration that is learned, too.
     warm_start : bool, default=False
         Start from the last posterior.
     n_jobs : int or None, default=None
@@ -467,7 +468,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if learned:
             concentration = self.concentration_ if go_on else 1.0
         family = OverdispersedCounts(float(concentration))
-        return GroupedModel(family, *given, counts_of_least if learned else None)
+        return GroupedModel(family, *given, ConcentrationSearch() if learned else None)
 
     def _first_intercept(self, data, targets):
         return log_rate_of(data, targets) if self.family in COUNTS else None

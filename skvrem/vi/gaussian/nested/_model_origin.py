@@ -103,6 +103,11 @@ class OriginModel(PlainModel):
         finer = model.refined(place)
         return None if finer is None else self._of(finer)
 
+    @property
+    def left(self):
+        """Nats that were left to gain before this family, None if it is not learned."""
+        return getattr(self.model, "left", None)
+
     # What the solver asks for
 
     def statistics(self, point, batch, beta):
