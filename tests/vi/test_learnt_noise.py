@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.special import polygamma
+from scipy.special import polygamma, stdtrit
+from scipy.stats import norm
 from scipy.stats import t as student_t
 
 from skvrem import BayesianGLMRegressor
 from skvrem.data import as_source
-from skvrem.vi.gaussian._answers import deviation
+from skvrem.vi.gaussian._answers import deviation, quantile
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 from skvrem.vi.glm._evidence import LearntNoise, freedom_of, log_variance
 
@@ -82,6 +83,32 @@ def test_the_variance_of_a_logarithm():
     np.testing.assert_allclose(freedom_of(log_variance(df)), df)
     np.testing.assert_allclose(log_variance(df), polygamma(1, 0.5 * df), rtol=0.05)
     assert freedom_of(0.0) > 1e20
+
+
+@pytest.mark.parametrize("posterior", ["fullrank", "lowrank", "meanfield"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_means_are_the_same_without_their_deviations(posterior, intercept, rng):
+    X, y, _ = problem(rng, 40)
+    offset = rng.normal(size=40)
+    model = BayesianGLMRegressor(posterior=posterior, fit_intercept=intercept)
+    model.fit(X, y)
+    for rows in (X, sparse.csr_array(X), X.astype(np.float32)):
+        both = model.predict(rows, return_std=True, offset=offset)
+        alone = model.predict(rows, offset=offset)
+        assert alone.dtype == both[0].dtype and alone.shape == (40,)
+        np.testing.assert_allclose(alone, both[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("tail", [0.4, 0.025, 0.999, 1e-6, 1e-9])
+@pytest.mark.parametrize("most", [2.5, 30.0, 1e12, np.inf])
+def test_quantiles_of_many_degrees_of_freedom(tail, most):
+    with np.errstate(divide="ignore"):
+        df = 1.0 / np.linspace(0.5, 1.0 / most, 2001)
+    expected = np.where(np.isinf(df), norm.ppf(tail), stdtrit(df, tail))
+    np.testing.assert_allclose(quantile(tail, df), expected, rtol=1e-8)
+    np.testing.assert_array_equal(quantile(tail, df[:9]), expected[:9])
+    same = quantile(tail, np.full(1000, 7.0))
+    np.testing.assert_array_equal(same, stdtrit(7.0, tail))
 
 
 @pytest.mark.parametrize("df", [3.0, 4.0, 10.0, 1e3])

@@ -1,6 +1,7 @@
 """What estimators with Gaussian predictors need to answer for rows."""
 
 import numpy as np
+from numpy.polynomial.chebyshev import Chebyshev
 from scipy.special import ndtri, stdtrit
 from sklearn.utils.validation import check_is_fitted
 
@@ -10,6 +11,9 @@ from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, th
 
 # Rows a task of a prediction, and numbers of a block of draws.
 PREDICT_ROWS, BLOCK = 4096, 4_000_000
+# How many distributions are inverted one by one. Of more, of so many degrees of freedom
+# and probability in the tail or more, the degree of a polynomial right to eight digits.
+MOST_INVERTED, LEAST_DF, LEAST_TAIL, DEGREE = 500, 2.0, 1e-9, 20
 
 
 def in_chunks(estimator, evaluate, n_rows, chunk_rows=PREDICT_ROWS):
@@ -59,8 +63,26 @@ def noisy_predictors(a, half, noise):
 
 
 def quantile(p, df=np.inf):
-    """Return the quantile of Student's t, or of the normal where `df` is infinite."""
-    return np.where(np.isfinite(df), stdtrit(df, p), ndtri(p))
+    """Return the quantile of Student's t, or of the normal where `df` is infinite.
+
+    Of many `df` (n,), as of rows with one each, by a polynomial in 1 / df, of which it
+    is a smooth function: inverting each distribution takes longer than all the rest of
+    an interval.
+    """
+    df = np.asarray(df, np.float64)
+    known = np.isfinite(df)
+    many = df.size > MOST_INVERTED and min(p, 1.0 - p) >= LEAST_TAIL
+    if many and df.min() >= LEAST_DF:
+        inverse = 1.0 / df
+        low, high = inverse.min(), inverse.max()
+        if high > low:
+            of = Chebyshev.interpolate(_of_inverse, DEGREE, [low, high], [p])
+            return np.where(known, of(inverse), ndtri(p))
+    return np.where(known, stdtrit(df, p), ndtri(p))
+
+
+def _of_inverse(inverse, p):
+    return stdtrit(1.0 / inverse, p)
 
 
 def deviation(df):

@@ -13,7 +13,7 @@ from skvrem.utils._reports import outside
 LAST, SHARE_LEFT = 8.0, 1.0 / 3.0
 # The same of what else is learned, and the share of `tol` that no step is for: each
 # squares what is left, and this is known roughly.
-LAST_LEARNED, NOTHING = 1.0, 0.1
+LAST_LEARNED, NOTHING = 1.0, 0.01
 # Nats, and the share of the bound, that nodes may err by in silence.
 SILENT, SILENT_SHARE = 1.0, 0.05
 

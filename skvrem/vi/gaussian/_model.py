@@ -500,6 +500,11 @@ class GaussianModel(PlainModel):
             spreads.append(half)
         return np.concatenate(means), np.concatenate(spreads)
 
+    def means(self, parameters, batch):
+        """Return the means of `predictors` alone, which take no time beside these."""
+        parts = tiles(batch, batch.start, batch.stop, self.intercept)
+        return np.concatenate([times(tile, parameters.mean) for tile, _ in parts])
+
     def predictors_less(self, posterior, batch):
         """Return what `predictors` does of a low rank that is taken from a diagonal.
 

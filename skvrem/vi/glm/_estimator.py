@@ -623,11 +623,12 @@ class GaussianPosterior(
         kind = given.fit_intercept, *structure_of(self.posterior_)
         return GaussianModel(family, targets, None, float(n_rows), *kind)
 
-    def _predictors(self, X, answer, groups=None):
+    def _predictors(self, X, answer, groups=None, spread=True):
         """Return what a function says of the predictors of rows, chunk by chunk.
 
-        It gets their means (m, k), and variances (m, 1) or the roots of covariances;
-        the family; the model and the chunk as a batch, both None for groups.
+        It gets their means (m, k), and variances (m, 1) or the roots of covariances,
+        maybe None without `spread`; the family; the model and the chunk as a batch,
+        both None for groups.
         """
         check_is_fitted(self)
         if self._grouped:
@@ -641,6 +642,8 @@ class GaussianPosterior(
             batch = data.batch(*chunk)
             if point is None:
                 moments = model.predictors_less(less, batch)
+            elif not spread:
+                moments = model.means(point.parameters, batch), None
             else:
                 moments = model.predictors(point.parameters, batch)
             return answer(*moments, model.family, model, batch)

@@ -70,7 +70,8 @@ def _means_and_deviations(estimator, X, deviations, *, offset=None, groups=None)
     """Return means and, if asked for, standard deviations of new targets, (n, 2)."""
     if estimator._of_fit.family == "gaussian":
         if not deviations:
-            return _moments(estimator, X, offset, groups)[0][:, None]
+            found = estimator._predictors(X, lambda a, *_: a, groups, spread=False)
+            return found + checked_offset(offset, len(found))[..., None]
         mean, variance, df = _of_numbers(estimator, X, offset, groups, noisy=True)
         variance = variance * deviation(df) ** 2
     else:
