@@ -460,12 +460,12 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         return self
 
     @with_callbacks
-    def _fit(self, X, y, *given):
+    def _fit(self, X, y, *given, led=None):
         opened = open_blocks if of_dask(X) else partial(open_rows, fresh=True)
         sequences, data, model = opened(self, X, y, *given)
         dtype = sequences.X.dtype
         warm = self.warm_start and hasattr(self, "transmat_")
-        plan, visited, n_init, moving = plan_fit(self, model, data, warm)
+        plan, visited, n_init, moving, lead = plan_fit(self, model, data, warm, led)
         seen = int(sequences.bounds[-1]) + (self.n_samples_seen_ if warm else 0)
 
         def describe(point, objective):
@@ -495,7 +495,11 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
         def start(rng):
             nonlocal sample, begun, again
-            if warm:
+            leads = lead is not None and begun == n_init - 1
+            if leads:
+                # What fewer rows did not hold would stay impossible.
+                parameters = model.relax(fitted_parameters(lead), data.rows)
+            elif warm:
                 parameters = warm_parameters(self, model, data)
             else:
                 parameters = given_start(model)
@@ -509,7 +513,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             if begun == n_init:
                 sample = None  # free to go
             point = model.start(parameters)
-            how = {"temperature": temperature, "degenerate": collapsed}
+            how = {"temperature": temperature, "degenerate": collapsed, "apart": leads}
             return solvers.Start(model, point, describe, **how, again=again)
 
         with Progress(self, X, y, n_init) as progress, naming_impossible(sequences):
@@ -546,7 +550,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         The first 1,000 rows (two for each parameter if that is more, 10,000 at most)
         are kept, and fitted as `fit` does whenever they have doubled, so that they may
         come in batches of any size, of which the first has a row for each state or
-        more; states may change their order then, unless `relabel` has been called. A
+        more; states may change their order then, unless `relabel` has been called.
+        With ``n_init="auto"`` where the last of these fits has led to is a start of the
+        next, and only the last one of all has as many others as a `fit`, so that they
+        cost about as much as two or three. A
         later batch is a step of stochastic EM: the statistics move by
         ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
         where t is the number of such batches seen; a batch of fewer rows than those

@@ -1,12 +1,14 @@
 """What the parameters of a hidden Markov model leave open: solver, blocks, steps."""
 
+import math
 from dataclasses import replace
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skvrem import schedules, solvers
-from skvrem.hmm._start import can_move, given_start, pick_runs
+from skvrem.hmm._start import can_move, given_start, is_like, pick_runs
 from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps, known_rows
 from skvrem.hmm.em_vrso._model_rows import row_model
 from skvrem.hmm.forward_backward._source import RowBlockSource
@@ -38,6 +40,21 @@ PAIRS = 100
 LONGEST_STEP = 0.9
 
 
+class Led(NamedTuple):
+    """What a race of starts knows of races on fewer rows, as those of a stream.
+
+    Attributes
+    ----------
+    estimator : VRHMM or None
+        Where they have led to, from where a start of the race begins.
+    share : float
+        Of the starts of a fit, how many there are beside.
+    """
+
+    estimator: Any = None
+    share: float = 1.0
+
+
 def check_solver(estimator):
     """Check what solver, acceleration and tempering are together.
 
@@ -65,7 +82,7 @@ def check_solver(estimator):
         )
 
 
-def plan_fit(estimator, model, data, warm):
+def plan_fit(estimator, model, data, warm, led=None):
     """Choose what the parameters of an estimator leave open.
 
     Parameters
@@ -75,6 +92,8 @@ def plan_fit(estimator, model, data, warm):
     data : SequenceSource
     warm : bool
         There is a solution to start from.
+    led : Led, default=None
+        Of a race.
 
     Returns
     -------
@@ -85,6 +104,8 @@ def plan_fit(estimator, model, data, warm):
         Starts.
     moving : bool
         Whether states change their places where the best start has ended.
+    lead : VRHMM or None
+        Where the last start begins.
     """
     solver, acceleration = estimator.solver, estimator.acceleration
     if acceleration == "auto":
@@ -92,7 +113,7 @@ def plan_fit(estimator, model, data, warm):
     if solver == "auto":
         solver = "batch"
     name = solver if acceleration is None else f"{solver}+{acceleration}"
-    lead, rungs, moving = solvers.Batch, (), False
+    first, rungs, moving, lead = solvers.Batch, (), False, None
     rows, batch_size = int(data.rows.bounds[-1]), estimator.batch_size
     n_init = 1 if warm else estimator.n_init
     racing = n_init == "auto"
@@ -115,6 +136,11 @@ def plan_fit(estimator, model, data, warm):
             n_init = affordable if short else MANY_STARTS
             halved = SHORT_HALVED if short else HALVED
             rungs = tuple((n, n_init >> i) for i, n in enumerate(halved, 1))
+        if led is not None:
+            lead = led.estimator
+            lead = None if lead is None or not is_like(lead, model) else lead
+            n_init = math.ceil(led.share * n_init) + (lead is not None)
+            rungs = tuple((n, math.ceil(led.share * left)) for n, left in rungs)
     step_size = schedules.Constant(1.0)
     n_blocks = int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
     if batch_size != "auto":
@@ -123,7 +149,7 @@ def plan_fit(estimator, model, data, warm):
         made = solvers.QuasiNewton(estimator.tol, PAIRS, trusted=False)
         rungs = rungs or ((BEFORE, n_init),)
     elif acceleration == "squarem":
-        made, lead = solvers.Squarem(), solvers.Squarem
+        made, first = solvers.Squarem(), solvers.Squarem
     elif solver == "incremental":
         made = solvers.Incremental(n_blocks, SWEEPS)
         data = data if data.remote else RowBlockSource(data)
@@ -154,8 +180,8 @@ def plan_fit(estimator, model, data, warm):
     sample = None
     if racing and solver == "batch" and estimator.max_iter > rungs[0][0]:
         sample = _sample(model, data, rows)
-    plan = solvers.Plan(name, made, step_size, lead=lead, rungs=rungs, sample=sample)
-    return plan, data, n_init, moving
+    plan = solvers.Plan(name, made, step_size, lead=first, rungs=rungs, sample=sample)
+    return plan, data, n_init, moving, lead
 
 
 def _sample(model, data, rows):

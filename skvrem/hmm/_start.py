@@ -349,12 +349,18 @@ def _climbed(Z, centres, n_iterations=LLOYD_ITERATIONS, known=None):
     return labels, centres
 
 
+def is_like(estimator, model):
+    """Whether parameters of an estimator are those of a model."""
+    parameters = fitted_parameters(estimator)
+    same = parameters.emission.shape == model.emission.blank().shape
+    same = same and len(parameters.startprob) == model.emission.n_states_
+    return same and type(estimator.transitions_) is type(model.transitions)
+
+
 def warm_parameters(estimator, model, data):
     """Return the parameters of the last fit, under which no row is impossible."""
     parameters = fitted_parameters(estimator)
-    same = parameters.emission.shape == model.emission.blank().shape
-    same = same and len(parameters.startprob) == estimator.n_components
-    if not same or type(estimator.transitions_) is not type(model.transitions):
+    if not is_like(estimator, model):
         raise ValueError(
             "The earlier fit cannot be gone on from with these parameters and "
             "features: use a new estimator, or warm_start=False."

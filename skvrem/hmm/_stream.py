@@ -1,5 +1,6 @@
 """A step of stochastic EM with a batch of a stream, or the next rows of a long one."""
 
+import math
 import warnings
 from typing import NamedTuple
 
@@ -15,11 +16,17 @@ from skvrem.hmm._input import (
     open_rows,
 )
 from skvrem.hmm._model import Statistics
+from skvrem.hmm._plan import Led
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Impossible, Passes
 from skvrem.utils._algebra import scale
 from skvrem.utils._averaging import AveragingPoint
 
+# Shares of a fit's starts in the races on a stream's first rows, beside the winner of
+# the race before: all in the last, which decides, and in the first, but fewer in
+# proportion to its rows where these are less than so much of those that are enough;
+# between them what is left of those of so many fits, or so many.
+FEW, FITS, LEAST = 0.05, 2.4, 0.1
 # What validation has found out of the columns of X.
 OF_COLUMNS = ("n_features_in_", "feature_names_in_", "levels_")
 
@@ -32,10 +39,13 @@ class First(NamedTuple):
     sequences : Sequences
     n_fitted : int
         How many rows they had when they were fitted.
+    share : float
+        Of the starts of a fit, those of each race to come but the last.
     """
 
     sequences: Sequences
     n_fitted: int
+    share: float
 
 
 def step(estimator, X, continues, *given):
@@ -59,9 +69,15 @@ def step(estimator, X, continues, *given):
     if first or begun is not None:
         sequences, n_fitted = _after(begun, sequences, continues)
         n_rows = len(sequences.X)
+        if begun is None:
+            share_now, between = _shares(n_rows, enough)
+            led = Led(None, share_now)
+        else:
+            between = begun.share
+            led = Led(estimator, between if n_rows < enough else 1.0)
         if n_rows >= min(GROWTH * n_fitted, enough):
-            known, n_fitted = _fitted(estimator, sequences), n_rows
-        kept = First(sequences, n_fitted) if n_rows < enough else None
+            known, n_fitted = _fitted(estimator, sequences, led), n_rows
+        kept = First(sequences, n_fitted, between) if n_rows < enough else None
         sequences, data, model = open_rows(known, sequences, drop=False)
         carried, continues, count, share = None, False, None, 1.0
     else:
@@ -102,6 +118,13 @@ def step(estimator, X, continues, *given):
     step.record(estimator, found)
 
 
+def _shares(n_rows, enough):
+    """Return the shares of starts in a first race, and in each but the last."""
+    first = min(1.0, n_rows / (FEW * enough))
+    n_between = max(1, math.ceil(math.log(enough / n_rows, GROWTH)) - 1)
+    return first, max(LEAST, (FITS - 1.0 - first) / n_between)
+
+
 def _after(begun, sequences, continues):
     """Return the first sequences of a stream with those of a batch."""
     if begun is None:
@@ -131,7 +154,7 @@ def _after(begun, sequences, continues):
     return joined, n_fitted
 
 
-def _fitted(estimator, sequences):
+def _fitted(estimator, sequences, led):
     """Return an estimator like another one, fitted to the first rows of sequences."""
     X, bounds, weight, labels, inputs, _ = sequences
     n = int(np.searchsorted(bounds[:-1], MOST))
@@ -149,6 +172,6 @@ def _fitted(estimator, sequences):
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows are only those of a beginning
-        known._fit(some, None)
+        known._fit(some, None, led=led)
     known._remember_parameters()
     return known

@@ -41,6 +41,9 @@ class Start(NamedTuple):
         returns a point to begin from once more, or None, the passes that it cost to
         find out, and whether the point has nothing to do with that end. The best of
         these ends is that of the start.
+    apart : bool
+        It goes to its end whatever a race says, and has no part in that: as one that
+        begins near an end, whom others could overtake but late.
     """
 
     model: Any
@@ -50,6 +53,7 @@ class Start(NamedTuple):
     temperature: Any = Constant(1.0)
     degenerate: Any = None
     again: Any = None
+    apart: bool = False
 
 
 def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
@@ -109,6 +113,11 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         entrants = list(entrants)
         for entrant in entrants:
             entrant.advance(n_epochs)
+        apart = [entrant for entrant in entrants if entrant.apart]
+        for entrant in apart:
+            see(entrant, entrant.pause())
+            entrant.see_all()
+        entrants = [entrant for entrant in entrants if not entrant.apart]
         entrants.sort(key=lambda entrant: by_loss(see(entrant, entrant.pause())))
         first = entrants[0]
         going = [
@@ -122,7 +131,7 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
                 entrant.leave()
             else:
                 behind.append(entrant)
-        entrants = list(compress(entrants, going))
+        entrants = apart + list(compress(entrants, going))
     best: Any = None
     describe: Any = None
     degenerate: Any = 0
@@ -178,7 +187,7 @@ class _Entrant:
         self.began, rng = time.perf_counter(), np.random.default_rng(seed)
         begin = start(rng)
         self.attributes, self.degenerate = begin.attributes, begin.degenerate
-        self.again = begin.again
+        self.again, self.apart = begin.again, begin.apart
         self.n_begun, most = 1, self.most * (1 if self.again is None else ANEW)
         self.report = progress.start(number, self.describe, stop, most)
         self.open = partial(

@@ -23,8 +23,11 @@ from skvrem.hmm import (
     Gaussian,
     Homogeneous,
     Poisson,
+    _stream,
 )
+from skvrem.hmm._input import open_rows
 from skvrem.hmm._model import stationary
+from skvrem.hmm._plan import Led
 from tests.hmm.hmmlearn_answers import ANSWERS, LENGTHS, START, counts, series
 from tests.hmm.oracle import recursions
 
@@ -791,6 +794,49 @@ def test_a_stream_begins_well_with_small_batches(continues):
     whole = VRHMM(6, random_state=0).fit(X, **how)
     assert whole.score(X, **how) - stream.score(X, **how) < 0.02
     assert stream._first is None and stream.n_samples_seen_ == len(X)
+
+
+@pytest.mark.parametrize("size", [10, 100, 1000])
+def test_races_on_first_rows_of_a_stream_are_few_and_lose_nothing(size, monkeypatch):
+    X, fits = chain_of_six(1000)[:, :2], []
+    whole = VRHMM(4, random_state=0).fit(X)
+
+    def fitted(*given):
+        fits.append(fit_first(*given))
+        return fits[-1]
+
+    fit_first = _stream._fitted
+    monkeypatch.setattr(_stream, "_fitted", fitted)
+    stream = clone(whole)
+    for start in range(0, 1000, size):
+        stream.partial_fit(X[start : start + size], continues=start > 0)
+    n_starts = [len(fit.init_epochs_) for fit in fits]
+    n_fits, of_one = len(n_starts), len(whole.init_epochs_)
+    assert n_fits == {10: 8, 100: 5, 1000: 1}[size]
+    # One more in each is the winner before, and one may be so by rounding.
+    assert sum(n_starts) <= 2.5 * of_one + 2 * n_fits
+    # The last race is that of a fit: whoever leads has no part in it.
+    found = fits[-1].init_scores_[:of_one], fits[-1].init_epochs_[:of_one]
+    np.testing.assert_allclose(found[0], whole.init_scores_, rtol=1e-12)
+    np.testing.assert_array_equal(found[1], whole.init_epochs_)
+    assert n_starts[-1] == of_one + (size < 1000)
+    assert fits[-1].objective_ >= whole.objective_ - 1e-12
+
+
+def test_what_leads_a_race_finds_what_it_had_held_impossible():
+    """Transitions of probability zero, which EM does not leave."""
+    rng = np.random.default_rng(0)
+    states = np.repeat(rng.integers(2, size=60), 5)
+    X = 5.0 * states[:, None] + rng.normal(size=(300, 1))
+    best = VRHMM(2, random_state=0).fit(X)
+    before = VRHMM(2, random_state=0).fit(X)
+    before.transmat_ = np.eye(2)
+    sequences = open_rows(before, X, fresh=True)[0]
+    model = clone(best)
+    model.n_features_in_ = 1
+    model._fit(sequences, None, led=Led(before, 0.1))
+    assert len(model.init_scores_) == 5
+    assert model.init_scores_[-1] == pytest.approx(best.objective_, abs=1e-4)
 
 
 def test_a_stream_of_few_sequences_is_a_fit_to_them():
