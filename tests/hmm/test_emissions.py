@@ -140,6 +140,9 @@ def test_expected_features_are_those_of_draws(name):
     if name == "poisson":  # of the logarithms of factorials nothing is needed
         found, sd, expected = found[:, :4], sd[:, :4], expected[:, :4]
     np.testing.assert_array_less(np.abs(found - expected), 5 * sd / 245 + 2e-2)
+    # Units of changes, which are of the order of standard deviations.
+    spread, varies = family.spread(packed)[:, : sd.shape[1]], sd > 0.1
+    assert (np.abs(np.log(spread[varies] / sd[varies])) < np.log(4.0)).all()
     mean, variance = family.moments(packed)
     for state in (0, 1):
         rows = drawn[states == state]

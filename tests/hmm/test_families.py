@@ -334,6 +334,23 @@ def test_trials_may_be_a_column():
         VRHMM(2, emission=Binomial([1]), **options).fit(X)
 
 
+def test_units_of_trials_are_their_deviations():
+    family = Binomial(12).open(np.full((3, 2), 12.0), 2)
+    shares = np.array([[0.1, 0.5], [0.7, 0.95]])
+    deviations = np.sqrt(12.0 * shares * (1.0 - shares))
+    found = family.spread(shares)
+    np.testing.assert_allclose(found[:, 2:4], deviations)
+    np.testing.assert_allclose(found[:, 4:6], deviations)
+
+
+def test_counts_without_zeros_are_poisson():
+    """Fewer zeros than Poisson's leave the mean as the rate, and inflate none."""
+    X = 1.0 + np.random.default_rng(5).poisson(0.4, (400, 1))
+    model = VRHMM(1, emission=ZeroInflatedPoisson(), random_state=0).fit(X)
+    assert model.emission_.rate_[0, 0] == pytest.approx(X.mean(), rel=1e-6)
+    assert model.emission_.zero_[0, 0] == 0.0
+
+
 def test_bernoulli_rows_are_a_trial_each():
     rng = np.random.default_rng(3)
     X = (rng.random(1200) < np.array([0.1, 0.8])[STATES])[:, None] + 0.0
