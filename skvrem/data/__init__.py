@@ -14,11 +14,12 @@ from skvrem.data._lazy import (
     sum_beside,
     total_over_blocks,
 )
-from skvrem.data._moments import column_moments
+from skvrem.data._moments import ColumnMoments, column_moments
 from skvrem.data._source import as_source
 from skvrem.utils._remote import is_dask, of_dask
 
 __all__ = [
+    "ColumnMoments",
     "KeptRows",
     "as_source",
     "averaged",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from skvrem.data._arrays import rows_of, rows_of_block
 from skvrem.data._batch import sparse
 
 
@@ -50,43 +51,50 @@ class BothMoments(NamedTuple):
 def column_moments(data, targets=False):
     """Return the `BothMoments` of the features of a source, by one pass.
 
-    With targets, numbers, those of a last column.
+    With targets, numbers that batches bring, those of a last column.
     """
+    if data.sparse and not data.remote:
+        rows, weight = rows_of(data)
+        return _both(rows, weight, None)
     return data.chunks().reduce(partial(_of_batch, targets), BothMoments.merged)
 
 
 def _of_batch(targets, batch):
     weight = batch.weight if batch.weight.size else None
-    if not sparse(batch.rows):  # in memory those of all blocks
+    y = batch.targets if targets else None
+    if sparse(batch.rows):
+        rows, weight = rows_of_block(batch)
+    else:  # in memory those of all blocks
         some = batch.ids if batch.index.size else slice(batch.start, batch.stop)
-        y = None if batch.targets is None else batch.targets[some]
-        weight = None if weight is None else weight[some]
-        batch = batch._replace(rows=batch.rows[some], targets=y)
-    both = _moments(batch, None, targets)
-    weighted = both if weight is None else _moments(batch, weight, targets)
-    return BothMoments(both, weighted)
+        y = None if y is None else y[some]
+        rows, weight = batch.rows[some], None if weight is None else weight[some]
+    return _both(rows, weight, y)
 
 
-def _moments(batch, weight, targets):
-    rows, n = batch.rows, batch.n_units
-    if sparse(rows):
-        *parts, d = rows
-        rows = sp.csr_array(tuple(parts), (n, d))
+def _both(rows, weight, y):
+    both = _moments(rows, None, y)
+    return BothMoments(both, both if weight is None else _moments(rows, weight, y))
+
+
+def _moments(rows, weight, y):
+    n, d = rows.shape
     total = float(n if weight is None else weight.sum())
     w = np.ones(n) if weight is None else weight
     if not total > 0.0:
-        d = rows.shape[1] + targets
+        d += y is not None
         return ColumnMoments(0.0, np.zeros(d), np.zeros(d))
     mean = (w @ rows) / total
     if sp.issparse(rows):
-        filled = w @ (rows != 0).astype(float)
-        about = rows.astype(np.float64).copy()
-        about.data -= mean[about.indices]
-        square = w @ about.multiply(about) + (total - filled) * np.square(mean)
+        each, at = np.repeat(w, np.diff(rows.indptr)), rows.indices
+        # Of a full column nothing is left, not what sums differ by.
+        full = np.bincount(at, minlength=d) == n
+        empty = np.where(full, 0.0, total - np.bincount(at, each, d))
+        square = np.bincount(at, each * np.square(rows.data - mean[at]), d)
+        square += empty * np.square(mean)
     else:
         square = w @ np.square(rows.astype(np.float64) - mean)
-    if targets:
-        y = np.asarray(batch.targets, np.float64)
+    if y is not None:
+        y = np.asarray(y, np.float64)
         y = y if y.ndim == 1 else y[:, 0]
         center = float(w @ y) / total
         mean = np.append(mean, center)

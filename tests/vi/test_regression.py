@@ -448,11 +448,13 @@ def test_given_priors_are_taken(rng):
     assert (model.intercept_prior_mean_, model.intercept_prior_scale_) == (0.0, 4.0)
     model.set_params(fit_intercept=False, prior_scale=2.0).fit(X, y)
     np.testing.assert_array_equal(model.prior_scale_, [2.0, 2.0, 2.0])
-    # The first batch of a stream has the scales.
-    stream = BayesianGLMRegressor().partial_fit(X[:40], y[:40])
+    # All rows of a stream have the scales.
+    stream = BayesianGLMRegressor(prior_scale="auto").partial_fit(X[:40], y[:40])
     before = stream.prior_scale_
     np.testing.assert_allclose(before, 2.5 * y[:40].std() / X[:40].std(axis=0))
-    assert stream.partial_fit(9.0 * X[40:], y[40:]).prior_scale_ is before
+    rows = np.vstack([X[:40], 9.0 * X[40:]])
+    stream.partial_fit(rows[40:], y[40:])
+    np.testing.assert_allclose(stream.prior_scale_, 2.5 * y.std() / rows.std(axis=0))
     # Columns and targets that do not vary have no unit of their own.
     flat = np.column_stack([X, np.full(len(X), 3.0)])
     wide = BayesianGLMRegressor(prior_scale="auto").fit(flat, y)

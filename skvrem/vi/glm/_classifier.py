@@ -66,7 +66,8 @@ class BayesianLogisticRegression(
     intercept_prior_scale : float or "auto", default="auto"
         Standard deviation of the prior of the intercept, about zero. "auto": that of
         the logit where all features are at their means, ten, and of what their
-        coefficients take from there to zero; of a stream, by its first batch.
+        coefficients take from there to zero; in a stream, by its rows so far, as scales
+        of priors of :meth:`BayesianGLMRegressor.partial_fit` for counts.
     groups : str or int, default=None
         Name or number of the column of X with the ids of groups that coefficients
         differ by, which is no feature then. None: ids come with the keyword ``groups``
@@ -285,7 +286,7 @@ class BayesianLogisticRegression(
     def _check_targets(self, y):
         """Targets of any kind are numbered; see `ByGroup`."""
 
-    def _group_scales(self, data, targets):
+    def _group_scales(self, data, targets, seen=None):
         if len(self.classes_) > 2:
             raise ValueError(
                 f"groups= of {type(self).__name__} is for two classes, got "

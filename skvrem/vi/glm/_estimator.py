@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import as_source, drawn_rows
+from skvrem.data import as_source, column_moments, drawn_rows
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
@@ -143,11 +143,20 @@ class GaussianPosterior(
         """
         return prior
 
-    def _prior_of(self, data, targets, learned=False):
+    def _moments(self, data, targets):
+        """Return the `ColumnMoments` of rows that a prior follows, targets the last."""
+        return column_moments(data).weighted
+
+    def _prior_of(self, data, targets, learned=False, seen=None):
         """Return a function that has the prior over the coefficients of a predictor.
 
         It takes the width of the prior of standardised coefficients, where that is
         learned.
+
+        Parameters
+        ----------
+        seen : ColumnMoments, default=None
+            What `_moments` returns, of all rows of a stream that has begun.
         """
         wide = self.intercept_prior_scale
         if among(self.prior_scale, self._prior_options):
@@ -155,32 +164,54 @@ class GaussianPosterior(
         else:
             fixed = feature_scales(self, data.n_features)
         centring = self.fit_intercept and among(wide, ("auto",))
-        if learned or centring:
+        # What does not vary is an intercept of its own.
+        if seen is not None:
+            centre = np.where(seen.deviation > 0.0, seen.mean, 0.0)
+        elif learned or centring:
             centre, units = units_of_features(data)
             reach = reach_of_features(data, centre)
-            # What does not vary is an intercept of its own.
             centre = np.where(reach > ROUNDING * np.abs(centre), centre, 0.0)
         if learned:
             # By its deviation a rare one, as of a category, had next to no prior.
             units = np.maximum(units, reach / REACH)
             if data.n_features > FULL_RANK:
                 units = np.full(data.n_features, np.sqrt(np.mean(np.square(units))))
-        elif not data.remote:
+        elif seen is None and not data.remote:
             warn_unseen(self, data, fixed)
 
         def prior_of(width=None):
             scale = fixed if width is None else width / units
-            self.prior_scale_ = scale
             if self.fit_intercept:
                 # Zero is where the features' means, times their coefficients, lead to.
                 spread = wide
                 if centring:
                     spread = np.hypot(WIDE_INTERCEPT, np.linalg.norm(scale * centre))
-                self.intercept_prior_scale_ = float(spread)
                 scale = np.append(scale, spread)
             return MeanField(np.zeros(scale.size), scale)
 
         return prior_of
+
+    def _keep_prior(self, one):
+        """Set the fitted attributes of the prior of a predictor."""
+        scale = one.scale
+        if self.fit_intercept:
+            *_, spread = scale
+            self.intercept_prior_scale_, scale = float(spread), scale[:-1]
+        self.prior_scale_ = scale
+
+    def _prior_anew(self, memory, posterior, data, targets):
+        """Return a memory and a posterior whose prior follows a batch as well."""
+        if memory.kept.are_all:
+            seen = self._moments(*memory.kept.beside(data, targets))
+        else:
+            seen = memory.seen.merged(self._moments(data, targets))
+        memory = memory._replace(seen=seen)
+        one = self._prior_of(data, targets, seen=seen)()
+        prior = of_predictors(one, memory.prior.n_dim // one.n_dim)
+        memory, posterior = memory.with_prior(prior, posterior)
+        if memory.prior is prior:
+            self._keep_prior(one)
+        return memory, posterior
 
     def fit(
         self,
@@ -265,18 +296,32 @@ class GaussianPosterior(
             check_spread(data)
         last = vars(self).get("posterior_") if go_on or self.warm_start else None
         new, memory, known = (data, targets), None, seen
-        learned = among(self.prior_scale, ("learn",)) and not stream
+        learned = among(self.prior_scale, ("learn",))
+        anew = not go_on
         if go_on:
             prior, dtype = self.posterior_, self.coef_.dtype
             memory = self._memory_before()
             if isinstance(memory, Gram):
                 prior, data, targets = memory.prior_and_rows(data, targets)
-                known = 0
+                known, anew = 0, memory.seen is not None
+                if anew:
+                    moments = memory.seen.merged(self._moments(*new))
+                    memory = memory._replace(seen=moments)
+                    prior_of = self._prior_of(data, targets, seen=moments)
+            elif isinstance(memory, Memory) and memory.seen is not None:
+                memory, prior = self._prior_anew(memory, prior, *new)
+            learned = learned and anew
         else:
-            prior_of = self._prior_of(data, targets, learned)
+            prior_of = self._prior_of(data, targets, learned and not stream)
+        if anew:
             prior = prior_of()
+            # The width of a batch is not that of the rows to come.
+            again = go_on or not stream or self._keeps_sums(data, prior)
+            learned = learned and again
         given = data, targets, prior, known
         prior = one = self._learn(*given, prior_of if learned else None)
+        if anew:
+            self._keep_prior(one)
         family = self._family(self, data.n_units, data.n_features)
         if not go_on:
             prior = of_predictors(one, family.n_predictors)
@@ -315,6 +360,7 @@ class GaussianPosterior(
             else:
                 width = self._width_by_some(model_of, data, targets, prior_of, k, rng)
             one = prior_of(width)
+            self._keep_prior(one)
             prior = of_predictors(one, k)
             given = family, targets, prior, weight, intercept
             model = model_of(data, *given, *kind)
@@ -381,7 +427,11 @@ class GaussianPosterior(
         vars(self).pop("_memory", None)
         if stream:
             self._forget_bound()
+            if isinstance(memory, Gram) and anew:
+                memory = memory._replace(prior=prior)
             self._memory = self._memory_of(*new, prior, memory)
+            if not go_on and self._memory is not None:
+                self._memory = self._memory._replace(seen=self._moments(*new))
             if isinstance(self._memory, Memory) and (not go_on or data is not new[0]):
                 self._memory = self._memory._replace(about=self.posterior_)
 
@@ -431,6 +481,10 @@ class GaussianPosterior(
         ]
         bounds = list(map(model.objective, points, sums))
         return points[int(np.nanargmax(bounds))]
+
+    def _keeps_sums(self, data, prior, n_before=0):
+        """Whether a stream keeps sums of all of its rows, or the rows, as a `Gram`."""
+        return False
 
     def _memory_of(self, data, targets, prior, before=None):
         """Return what is kept of rows, and of those before; None is the posterior."""

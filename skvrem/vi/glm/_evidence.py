@@ -58,12 +58,11 @@ def mean_variance(data, targets):
     return mean, np.average(np.square(targets - mean), weights=weight)
 
 
-def least_noise(data, targets):
+def least_noise(mean, variance):
     """Return the least variance of the noise, of targets that differ or are constant.
 
     Where they lie far from zero, as years do, that says nothing of the noise.
     """
-    mean, variance = mean_variance(data, targets)
     if variance <= ROUNDING * mean**2:
         variance = mean**2 or 1.0
     return float(LEAST_NOISE**2 * variance)
@@ -105,7 +104,7 @@ class Squares(NamedTuple):
 
 def squares_of(data, y, prior, fit_intercept):
     """Return the sums over the rows of a source, y None where batches bring theirs."""
-    n, p, least = data.total_weight, prior.n_dim, least_noise(data, y)
+    n, p, least = data.total_weight, prior.n_dim, least_noise(*mean_variance(data, y))
     # By a noise of the targets' own size no digit of their squares is lost.
     unit = least / LEAST_NOISE**2
     model = GaussianModel(GaussianNoise(unit), y, prior, n, fit_intercept, "full")

@@ -122,8 +122,9 @@ class ByGroup:
     A class that inherits this has ``_check_targets(y)``, ``_targets(y, weight, given,
     **more)``, which returns targets as its family wants them, ``_with_targets(data,
     seen)``, which does so where batches bring them, labels or numbers
-    (`_target_kind`), and ``_group_scales(data, targets)``, the population's scales in
-    the prior, of features and intercept.
+    (`_target_kind`), and ``_group_scales(data, targets, seen)``, the population's
+    scales in the prior, of features and intercept; ``_prior_of`` and ``_moments`` are
+    those of :class:`GaussianPosterior`.
     """
 
     _target_kind: str
@@ -205,6 +206,9 @@ class ByGroup:
             check_spread(data)
         before = self._group_state if go_on else None
         now, past, drawn = np.arange(len(labels)), None, None
+        learned = self._learns_width and not stream
+        learned = learned and among(self.prior_scale, ("learn",))
+        moments, scales = None, None
         if go_on:
             check_kind(labels, self.groups_)
             every = np.union1d(self.groups_, labels)
@@ -213,20 +217,24 @@ class ByGroup:
             past = before["past"].spread(at, len(every))
             prior, order, q, scales = (before[name] for name in before["fixed"])
             origin, units = _origin_of(self.posterior_), None
+            if before.get("seen") is not None:
+                moments = before["seen"].merged(self._moments(data, targets))
         else:
             order, q = self._order(X, data.n_features)
             origin, units = self._start_of_origin(data, order, q)
-            learned = self._learns_width and not stream
-            learned = learned and among(self.prior_scale, ("learn",))
-            one_of = self._prior_of(data, targets, learned)
-            scales = self._group_scales(data, targets)[order[:q]]
+        if not go_on or moments is not None:
+            one_of = self._prior_of(data, targets, learned, moments)
+            scales = self._group_scales(data, targets, moments)[order[:q]]
 
             def prior_of(*width):
                 one = one_of(*width)
+                self._keep_prior(one)
                 centre, spread = one.mean[order], one.scale[order]
                 return NestedPrior(centre, np.square(spread), np.log(scales), SPREAD)
 
             prior = prior_of(1.0) if learned else prior_of()
+        if not go_on and not learned:
+            moments = self._moments(data, targets)
         rows = opened.rows(order, q, now, len(labels), origin)
         each = np.zeros(len(labels), int)
         each[now] = counts
@@ -235,7 +243,8 @@ class ByGroup:
         n_rows = data.total_weight
         n_rows += before["n_rows"] if go_on else 0.0
         given = data, targets, prior
-        model = self._grouped_model(rows, *given, past, n_rows, go_on=go_on)
+        how = {"go_on": go_on, "seen": moments}
+        model = self._grouped_model(rows, *given, past, n_rows, **how)
         if not stream:
             model = integrated(model)
         point = self._group_start(model, data, targets, labels, go_on)
@@ -268,7 +277,7 @@ class ByGroup:
             state = {"past": here.seen(place), "n_rows": n_rows}
             if stream:
                 state["drawn"] = drawn or here.drawn(place, found, n_seen)
-            state["least"] = here.least_noise
+            state["least"], state["seen"] = here.least_noise, moments
             state |= {"prior": prior, "order": order, "q": q, "scales": scales}
             state["fixed"] = "prior", "order", "q", "scales"
             own = self._of_grouped_family(here, found, n_units / n_seen)
@@ -365,8 +374,10 @@ class ByGroup:
         data = data.with_columns(partial(numbered_groups, labels))
         return OpenedGroups(data, None, labels, counts)
 
-    def _grouped_model(self, rows, data, targets, prior, past, n_rows, go_on):
-        """Return the model of rows of groups."""
+    def _grouped_model(
+        self, rows, data, targets, prior, past, n_rows, go_on, seen=None
+    ):
+        """Return the model of rows of groups, with `_moments` of all of a stream."""
         family = self._family(self)
         return GroupedModel(family, rows, prior, past)
 

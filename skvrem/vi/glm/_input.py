@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.preprocessing import StandardScaler
 
 from skvrem.data import (
     as_source,
@@ -55,14 +54,8 @@ def units_of_features(data):
 
     Those of features that do not vary are one.
     """
-    if data.remote or not data.sparse:
-        moments = column_moments(data).weighted
-        return moments.mean, np.where(moments.deviation > 0.0, moments.deviation, 1.0)
-    rows, weight = rows_of(data)
-    with np.errstate(invalid="ignore"):  # of a variance that is rounding
-        scaler = StandardScaler(with_mean=not sp.issparse(rows))
-        scaler.fit(rows, sample_weight=weight)
-    return scaler.mean_, np.nan_to_num(scaler.scale_, nan=1.0)
+    moments = column_moments(data).weighted
+    return moments.mean, np.where(moments.deviation > 0.0, moments.deviation, 1.0)
 
 
 def reach_of_features(data, mean):

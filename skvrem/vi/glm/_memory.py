@@ -31,6 +31,9 @@ KEPT, AT_ONCE, FEW = 1000, 8192, 100
 # how far it moves, in squares of its width a coefficient, where expansions are wrong:
 # by a batch, and by all since the rows were seen, which one width is expected of.
 LEAST, FAR, DRIFT = 1e-3, 1.0, 2.0
+# How many times as wide or narrow a prior is before a posterior without its rows takes
+# it in the place of its own; share of a precision that is left then, at least.
+CHANGED, LEAST_LEFT = 2.0, 1e-12
 
 
 class Gram(NamedTuple):
@@ -46,17 +49,21 @@ class Gram(NamedTuple):
     targets, weight : ndarray of shape (m,)
     prior : MeanField
         Of the stream, before any rows.
+    seen : ColumnMoments, default=None
+        Of the columns of all rows, which the prior follows; None for one that stands.
     """
 
     rows: np.ndarray
     targets: np.ndarray
     weight: np.ndarray
     prior: MeanField
+    seen: Any = None
 
     @classmethod
     def of(cls, data, targets, prior, before=None):
         """Return the sums of some rows, and of those before."""
         rows, weight = container(data.rows), weights_of(data)
+        seen = None if before is None else before.seen
         prior = prior if before is None else before.prior
         for first in range(0, data.n_units, AT_ONCE):
             some = slice(first, first + AT_ONCE)
@@ -64,7 +71,7 @@ class Gram(NamedTuple):
             parts = part, targets[some].copy(), weight[some].copy()
             if before is not None:
                 parts = map(joined, before[:3], parts)
-            before = cls(*parts, prior)._reduced()
+            before = cls(*parts, prior, seen)._reduced()
         return before
 
     @classmethod
@@ -75,11 +82,11 @@ class Gram(NamedTuple):
     def joined(self, other):
         """Return the sums of these rows and others."""
         parts = map(joined, self[:3], other[:3])
-        return Gram(*parts, self.prior)._reduced()
+        return Gram(*parts, self.prior, self.seen)._reduced()
 
     def _reduced(self):
         """Return as few rows as have these sums."""
-        rows, targets, weight, prior = self
+        rows, targets, weight, *about = self
         if len(rows) <= rows.shape[1] + 2 or not weight.any():
             return self
         columns = np.column_stack([np.ones(len(rows)), rows, targets])
@@ -90,7 +97,7 @@ class Gram(NamedTuple):
         R -= np.outer(normal, (2.0 / (normal @ normal)) * (normal @ R))
         one = R[:, :1]
         of_ones = R / one
-        return Gram(of_ones[:, 1:-1], of_ones[:, -1], np.square(one[:, 0]), prior)
+        return Gram(of_ones[:, 1:-1], of_ones[:, -1], np.square(one[:, 0]), *about)
 
     def prior_and_rows(self, data, targets):
         """Return the stream's prior, a source of all rows or what they are, targets."""
@@ -114,24 +121,40 @@ class Memory(NamedTuple):
         Of the stream, before any rows.
     about : MeanField, FullRank or LowRank
         The posterior when the rows kept were last seen.
+    seen : ColumnMoments, default=None
+        As of :class:`Gram`.
     """
 
     kept: KeptRows
     prior: MeanField
     about: Any = None
+    seen: Any = None
 
     @classmethod
     def of(cls, data, targets, prior, before=None):
         """Return the memory of some rows, and of those before."""
         kept = KeptRows() if before is None else before.kept
         prior = prior if before is None else before.prior
-        about = None if before is None else before.about
-        return cls(kept.after(data, targets, KEPT), prior, about)
+        about, seen = (None, None) if before is None else before[2:]
+        return cls(kept.after(data, targets, KEPT), prior, about, seen)
 
     @classmethod
     def nothing(cls, prior):
         """Return the memory before any rows, but what a Gaussian knows."""
         return cls(KeptRows(), prior, prior)
+
+    def with_prior(self, prior, posterior):
+        """Return the memory with another prior, and the posterior with it.
+
+        Both as they are where not all rows are kept, and the prior is about as wide or
+        the posterior independent in parts that the rows are not.
+        """
+        if self.kept.are_all:  # the posterior is made anew of them
+            return self._replace(prior=prior), posterior
+        wider = np.abs(np.log(prior.scale / self.prior.scale)).max()
+        if wider < np.log(CHANGED) or not isinstance(posterior, FullRank):
+            return self, posterior
+        return self._replace(prior=prior), _exchanged(posterior, self.prior, prior)
 
     def prior_and_rows(self, posterior, family, intercept, data, targets):
         """Return the prior of a batch, a source of what is to be seen, and targets.
@@ -178,11 +201,26 @@ class Memory(NamedTuple):
             precision = 1.0 / np.square(posterior.scale)
             precision *= np.maximum(1.0 - curvature / precision, LEAST)
             return MeanField(mean - slope / precision, 1.0 / np.sqrt(precision))
-        left, axes = _in_axes(posterior.factor, curvature)
-        axes = axes / np.sqrt(np.maximum(1.0 - left, LEAST))
-        covariance = axes @ axes.T
-        factor = np.linalg.cholesky(covariance)
-        return FullRank(mean - covariance @ slope, factor)
+        return _less(posterior, curvature, slope, LEAST)
+
+
+def _less(posterior, curvature, slope, least):
+    """Return what is left of a posterior without what has a slope and curvature there.
+
+    Of its precision along any axis no less than a share is left.
+    """
+    less, axes = _in_axes(posterior.factor, curvature)
+    axes = axes / np.sqrt(np.maximum(1.0 - less, least))
+    covariance = axes @ axes.T
+    factor = np.linalg.cholesky(covariance)
+    return FullRank(posterior.mean - covariance @ slope, factor)
+
+
+def _exchanged(posterior, before, now):
+    """Return a posterior of the same rows with another prior."""
+    old, new = before.precision_diagonal, now.precision_diagonal
+    slope = old * (before.mean - posterior.mean) - new * (now.mean - posterior.mean)
+    return _less(posterior, np.diag(old - new), slope, LEAST_LEFT)
 
 
 def _in_axes(root, curvature):

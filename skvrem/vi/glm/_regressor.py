@@ -7,9 +7,9 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.preprocessing import StandardScaler
 
 from skvrem.data import (
+    ColumnMoments,
     as_source,
     column_moments,
     of_dask,
@@ -38,9 +38,10 @@ from skvrem.vi.glm._evidence import (
     Evidence,
     LearntNoise,
     least_noise,
+    mean_variance,
     squares_of,
 )
-from skvrem.vi.glm._input import few_in_memory, open_blocks, units_of_features
+from skvrem.vi.glm._input import few_in_memory, open_blocks
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
 from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
@@ -50,6 +51,8 @@ COUNTS = "poisson", "negative-binomial"
 WIDE = 2.5
 # Median of the prior of the population's scales, in the same unit.
 SOME = 0.5
+# Logarithm of the largest rate that is told from others, of 64 bits.
+MOST_LOG = 700.0
 # Coefficients up to which a stream keeps sums of squares and products.
 MOST_IN_GRAM = 1000
 
@@ -82,11 +85,11 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         for each feature, of shape (n_features,). "auto" follows the units: 2.5 standard
         deviations of the targets, or 2.5 in the logarithm of the mean of counts, for a
         standard deviation of the feature; both are those of the rows, in a stream of
-        its first batch. "learn" has, in the place of 2.5, the width of the largest
-        evidence (of counts, the highest bound), under a log-normal prior of its own
-        (median 1, spread 1), and a standard deviation more. Of counts with more than
-        1,000 coefficients some of the rows tell it; in a stream and with groups it is
-        "auto".
+        all so far (see `partial_fit`). "learn" has, in the place of 2.5, the width of
+        the largest evidence (of counts, the highest bound), under a log-normal prior of
+        its own (median 1, spread 1), and a standard deviation more. Of counts with more
+        than 1,000 coefficients some of the rows tell it; in a stream, but for one whose
+        posterior is that of a fit to all rows, and with groups it is "auto".
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' standard deviation. What is
@@ -406,20 +409,30 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return OverdispersedCounts(self.concentration_)
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
-    def _units(self, data, targets):
-        """Return the targets' mean and deviation, and those of the features."""
-        known = units_of_features(data)
-        if self.family != "gaussian":
-            return log_rate_of(data, targets), 1.0, *known
-        if data.remote:
-            moments = column_moments(data, targets=True).weighted
-            return moments.mean[-1], moments.deviation[-1] or 1.0, *known
-        weight = data.weight if data.weight.size else None
-        scaler = StandardScaler().fit(targets[:, None], sample_weight=weight)
-        return scaler.mean_[0], scaler.scale_[0], *known
+    def _moments(self, data, targets):
+        features = super()._moments(data, targets)
+        if self.family == "gaussian":
+            mean, variance = mean_variance(data, targets)
+        else:  # their rate, which does not vary
+            rate = np.clip(log_rate_of(data, targets), -MOST_LOG, MOST_LOG)
+            mean, variance = np.exp(rate), 0.0
+        return ColumnMoments(
+            features.weight,
+            np.append(features.mean, mean),
+            np.append(features.square, features.weight * variance),
+        )
 
-    def _prior_of(self, data, targets, learned=False):
-        mean, unit, centre, deviations = self._units(data, targets)
+    def _units(self, data, targets, seen=None):
+        """Return the targets' mean and deviation, and those of the features."""
+        seen = self._moments(data, targets) if seen is None else seen
+        deviations = np.where(seen.deviation > 0.0, seen.deviation, 1.0)
+        about, unit = seen.mean[-1], deviations[-1]
+        if self.family != "gaussian":
+            about, unit = np.log(about), 1.0
+        return about, unit, seen.mean[:-1], deviations[:-1]
+
+    def _prior_of(self, data, targets, learned=False, seen=None):
+        mean, unit, centre, deviations = self._units(data, targets, seen)
         given, wide = self.prior_scale, self.intercept_prior_scale
 
         def prior_of(width=WIDE):
@@ -427,7 +440,6 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
                 scale = width * unit / deviations
             else:
                 scale = feature_scales(self, data.n_features)
-            self.prior_scale_ = scale
             if not self.fit_intercept:
                 return MeanField(np.zeros(scale.size), scale)
             about, spread = 0.0, wide
@@ -435,31 +447,39 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
                 # Zero is where the features' means, times their coefficients, lead to.
                 spread = np.hypot(WIDE * unit, np.linalg.norm(scale * centre))
                 about = mean
-            self.intercept_prior_mean_ = float(about)
-            self.intercept_prior_scale_ = float(spread)
             parts = np.append(np.zeros(scale.size), about), np.append(scale, spread)
             return MeanField(*parts)
 
         return prior_of
 
-    def _group_scales(self, data, targets):
+    def _keep_prior(self, one):
+        super()._keep_prior(one)
+        if self.fit_intercept:
+            self.intercept_prior_mean_ = float(one.mean[-1])
+
+    def _group_scales(self, data, targets, seen=None):
         size = data.n_features + self.fit_intercept
         if self.population_scale != "auto":
             return np.full(size, float(self.population_scale))
-        _, unit, _, deviations = self._units(data, targets)
+        _, unit, _, deviations = self._units(data, targets, seen)
         units = np.append(deviations, 1.0) if self.fit_intercept else deviations
         return SOME * unit / units
 
-    def _grouped_model(self, rows, data, targets, prior, past, n_rows, go_on):
+    def _grouped_model(
+        self, rows, data, targets, prior, past, n_rows, go_on, seen=None
+    ):
         given = rows, prior, past
         if self.family == "gaussian":
             if self.noise_scale != "learn":
                 family = GaussianNoise(float(self.noise_scale) ** 2)
                 return GroupedModel(family, *given, n_rows=n_rows)
-            if go_on:
+            if seen is not None:
+                variance = seen.square[-1] / seen.weight
+                least = np.sqrt(least_noise(seen.mean[-1], variance))
+            elif go_on:
                 least = self._group_state["least"]
             else:
-                least = np.sqrt(least_noise(data, targets))
+                least = np.sqrt(least_noise(*mean_variance(data, targets)))
             how = {"n_rows": n_rows, "least_noise": float(least)}
             return GroupedModel(GaussianNoise(1.0), *given, **how)
         if self.family == "poisson":
@@ -501,23 +521,29 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             prior = np.append(prior, self.intercept_prior_scale_)
         return {"prior sd": prior}
 
+    def _keeps_sums(self, data, prior, n_before=0):
+        few = prior.n_dim <= MOST_IN_GRAM
+        return self.family == "gaussian" and (
+            few or self._in_span(data, prior, n_before)
+        )
+
     def _memory_of(self, data, targets, prior, before=None):
         if self.family != "gaussian":
             return super()._memory_of(data, targets, prior, before)
         if isinstance(before, Memory):
             return None
-        if prior.n_dim > MOST_IN_GRAM:
-            n_before, first = 0, prior
-            if before is not None:
-                n_before, first = len(before.rows), before.prior
-            if not self._in_span(data, first, n_before):
-                return None
+        about = (prior,) if before is None else (before.prior, len(before.rows))
+        if not self._keeps_sums(data, *about):
+            return None
         return Gram.of(data, targets, prior, before)
 
     def _memory_before(self):
         if self.family == "gaussian" and "_memory" not in vars(self):
             rows = vars(self).get("_rows")
-            return None if rows is None else self._memory_of(*rows)
+            found = None if rows is None else self._memory_of(*rows)
+            if found is None:
+                return None
+            return found._replace(seen=self._moments(*rows[:2]))
         return super()._memory_before()
 
     def _learn(self, data, targets, prior, n_seen, prior_of=None):
@@ -546,7 +572,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             else:
                 own, of_own = in_coordinates(data, prior)
         sums = squares_of(own, y, of_own(prior), intercept)
-        sums = sums._replace(least=least_noise(data, targets))
+        sums = sums._replace(least=least_noise(*mean_variance(data, targets)))
         if prior_of:
             precision, of_features = of_own(prior).precision, sums
             if self.fit_intercept:  # nothing is known of it, whatever the width
@@ -680,11 +706,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
-        The posterior of what has been seen is the prior of the batch. "auto" keeps the
-        prior scales that the first batch has. Of counts, 1,000 rows are kept and seen
-        again where a batch, or many small ones, move the posterior by more than its
-        width; as long as these are all, it is that of a fit to them. Goes on from a
-        `fit`.
+        The posterior of what has been seen is the prior of the batch. Of counts, 1,000
+        rows are kept and seen again where a batch, or many small ones, move the
+        posterior by more than its width; as long as these are all, it is that of a fit
+        to them. Goes on from a `fit`.
 
         Parameters
         ----------
@@ -709,12 +734,17 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Notes
         -----
         There is no ``elbo_`` then, as the sum of the bounds of batches is no bound.
+        Scales of priors that follow units are made anew with each batch, as a first one
+        may have columns or targets that do not vary: those of groups always, else while
+        all rows, or sums of them, are kept. Later those of counts with a full rank are,
+        where one would change by a factor of two; others stay.
         Of "gaussian" up to 1,000 coefficients the sums of squares and products of all
-        rows are kept, and the posterior and a noise that is learnt are those of a fit
-        to all rows, in whatever order they come. So they are with more, while all rows
-        are up to 1,000, fewer than coefficients and of up to 1e8 places: these are
-        kept. Else, or going on from a pickled fit, the noise of the batch is pooled
-        with that of the batches before, whose posterior stands as it is.
+        rows are kept, and the posterior and a noise and a width of the prior that are
+        learnt are those of a fit to all rows, in whatever order they come. So they are
+        with more, while all rows are up to 1,000, fewer than coefficients and of up to
+        1e8 places: these are kept. Else, or going on from a pickled fit, the noise of
+        the batch is pooled with that of the batches before, whose posterior stands as
+        it is.
         """
         return self._see(X, y, sample_weight, groups, stream=True, offset=offset)
 

@@ -1,0 +1,141 @@
+"""Priors that follow the units of rows, in streams whose first batch has none."""
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
+from skvrem.data import as_source, column_moments
+from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
+from skvrem.vi.glm import _memory
+
+UNITS = np.array([1e-2, 1.0, 1e3])
+ENDS = [0, 1, 40, 300], [0, 2, 7, 300], [0, 30, 60, 300]
+
+
+def problem(family, n=300):
+    rng = np.random.default_rng(3)
+    Z = rng.normal(size=(n, 3))
+    X, z = Z * UNITS + [0.0, 0.0, 2e3], Z @ [0.8, -0.5, 0.3]
+    if family == "gaussian":
+        return X, 1e3 * (z + 0.3 * rng.normal(size=n))
+    if family == "logistic":
+        return Z + 50.0, rng.random(n) < 1.0 / (1.0 + np.exp(-z))
+    return X, rng.poisson(np.exp(1.0 + z))
+
+
+def model_of(family, **params):
+    if family == "logistic":
+        return BayesianLogisticRegression(1.0)
+    return BayesianGLMRegressor(family, **params)
+
+
+def streamed(model, X, y, ends, **more):
+    for first, last in pairwise(ends):
+        own = {name: values[first:last] for name, values in more.items()}
+        if isinstance(model, BayesianLogisticRegression):
+            own["classes"] = [False, True]
+        model.partial_fit(X[first:last], y[first:last], **own)
+        model = pickle.loads(pickle.dumps(model))
+    return model
+
+
+def far(one, other):
+    return np.abs((one.coef_ - other.coef_) / other.coef_std_).max()
+
+
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("width", ["learn", "auto"])
+@pytest.mark.parametrize("layout", [np.asarray, csr_array])
+def test_the_end_of_a_stream_of_numbers_is_the_fit(ends, width, layout):
+    X, y = problem("gaussian")
+    y[:30] = 0.0  # a first batch whose targets do not vary
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    whole = BayesianGLMRegressor(prior_scale=width).fit(X, y, weight)
+    model = BayesianGLMRegressor(prior_scale=width)
+    stream = streamed(model, layout(X), y, ends, sample_weight=weight)
+    for name in ("prior_scale_", "coef_std_", "noise_scale_", "noise_df_"):
+        np.testing.assert_allclose(getattr(stream, name), getattr(whole, name), 1e-5)
+    assert stream.intercept_prior_mean_ == pytest.approx(whole.intercept_prior_mean_)
+    assert far(stream, whole) < 1e-4
+    # It goes on from a fit likewise.
+    begun = BayesianGLMRegressor(prior_scale=width).fit(X[:30], y[:30], weight[:30])
+    begun.partial_fit(X[30:], y[30:], weight[30:])
+    np.testing.assert_allclose(begun.prior_scale_, whole.prior_scale_, 1e-5)
+    assert far(begun, whole) < 1e-4
+
+
+def test_a_fit_that_was_pickled_keeps_its_prior():
+    X, y = problem("gaussian")
+    fitted = pickle.loads(pickle.dumps(BayesianGLMRegressor().fit(X[:50], y[:50])))
+    before = fitted.prior_scale_
+    fitted.partial_fit(X[50:99], y[50:99]).partial_fit(X[99:], y[99:])
+    np.testing.assert_array_equal(fitted.prior_scale_, before)
+
+
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("family", ["poisson", "negative-binomial", "logistic"])
+def test_counts_and_classes_have_the_prior_of_all_rows(family, ends):
+    X, y = problem(family)
+    whole = model_of(family, prior_scale="auto").fit(X, y)
+    stream = streamed(model_of(family), X, y, ends)
+    for name in ("prior_scale_", "intercept_prior_scale_"):
+        np.testing.assert_allclose(getattr(stream, name), getattr(whole, name), 1e-9)
+    assert far(stream, whole) < 0.2
+
+
+@pytest.mark.parametrize("family", ["poisson", "logistic"])
+def test_a_column_may_begin_to_vary_once_rows_have_gone(family, monkeypatch):
+    monkeypatch.setattr(_memory, "KEPT", 100)
+    X, y = problem(family, 2000)
+    X[:500, 0] = X[0, 0]
+    ends = np.arange(0, 2001, 50)
+    stream = streamed(model_of(family), X, y, ends)
+    whole = model_of(family, prior_scale="auto").fit(X, y)
+    ratio = stream.prior_scale_ / whole.prior_scale_
+    assert (np.abs(np.log(ratio)) < np.log(_memory.CHANGED)).all()
+    known = model_of(family, prior_scale=whole.prior_scale_)
+    assert far(stream, streamed(known, X, y, ends)) < 0.05
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_groups_have_the_prior_of_all_rows(family):
+    X, y = problem(family)
+    ids = np.arange(len(y)) % 5
+    whole = BayesianGLMRegressor(family).fit(X, y, groups=ids)
+    stream = streamed(BayesianGLMRegressor(family), X, y, ENDS[0], groups=ids)
+    np.testing.assert_allclose(stream.prior_scale_, whole.prior_scale_, 1e-9)
+    scales = [model._group_state["scales"] for model in (stream, whole)]
+    np.testing.assert_allclose(*scales, 1e-9)
+    assert far(stream, whole) < (0.1 if family == "gaussian" else 0.5)
+
+
+def test_another_prior_is_exact(rng):
+    A = rng.normal(size=(6, 4))
+    rows, slope = A.T @ A, rng.normal(size=4)
+
+    def posterior(prior):
+        covariance = np.linalg.inv(rows + np.diag(1.0 / prior.variance))
+        mean = covariance @ (slope + prior.mean / prior.variance)
+        return FullRank(mean, np.linalg.cholesky(covariance))
+
+    priors = [MeanField(rng.normal(size=4), rng.uniform(0.01, 9.0, 4)) for _ in "12"]
+    found = _memory._exchanged(posterior(priors[0]), *priors)
+    np.testing.assert_allclose(found.mean, posterior(priors[1]).mean, 1e-8)
+    np.testing.assert_allclose(found.factor, posterior(priors[1]).factor, 1e-8, 1e-12)
+
+
+def test_moments_of_sparse_rows_are_those_of_dense_ones(rng):
+    X, weight = rng.poisson(0.3, (200, 4)).astype(float), rng.uniform(0.1, 2.0, 200)
+    X[:, 2] = 3.1
+    sparse = csr_array(X)
+    sparse.data[np.flatnonzero(sparse.indices == 0)[:5]] = 0.0  # kept as entries
+    both = as_source(sparse, weight), as_source(sparse.toarray(), weight)
+    for kind in range(2):
+        one, other = (column_moments(data)[kind] for data in both)
+        assert one.deviation[2] == other.deviation[2] == 0.0
+        np.testing.assert_allclose(one.mean, other.mean, 1e-12)
+        np.testing.assert_allclose(one.deviation, other.deviation, 1e-12)
