@@ -21,11 +21,11 @@ from skvrem.hmm._input import (
 )
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm.emissions._base import Emission
-from skvrem.hmm.emissions._factors import column_of, find_levels, joined_levels
+from skvrem.hmm.emissions._factors import find_levels, joined_levels
 from skvrem.hmm.emissions._facts import ColumnFacts, SomeRows
 from skvrem.hmm.forward_backward._block_source import BlockSource, Prepared
 from skvrem.hmm.forward_backward._model_passes import Impossible
-from skvrem.utils._columns import column_number
+from skvrem.utils._columns import column_number, column_of
 from skvrem.utils._remote import is_frame, of_dask
 from skvrem.utils._validation import check_weight, validate_data
 

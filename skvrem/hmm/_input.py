@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.data._sequences import bounds_of_ids, bounds_of_lengths, given_twice
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm.emissions._base import Emission, published
-from skvrem.hmm.emissions._factors import codes_of, column_of, find_levels
+from skvrem.hmm.emissions._factors import codes_of, find_levels
 from skvrem.hmm.emissions._facts import SomeRows, all_missing, extremes, n_rows
 from skvrem.hmm.forward_backward._model_passes import Impossible, stationary
 from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Initial, Transitions
-from skvrem.utils._columns import column_number, naming_columns
+from skvrem.utils._columns import column_number, column_of, naming_columns
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import outside
 from skvrem.utils._validation import check_weight, validate_data
@@ -177,7 +177,7 @@ def _numbers(X, places, levels, names, **options):
     kept = len(plain) == X.shape[1] and not hasattr(X, "iloc")
     found, text = None, len(plain) < len(places)
     if plain or not text:
-        found = X if kept else (X.iloc if hasattr(X, "iloc") else X)[:, plain]
+        found = X if kept else column_of(X, plain)
         with naming(found, numbers=plain):
             found = check_array(found, **options)
     if not text:

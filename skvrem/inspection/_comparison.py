@@ -9,7 +9,7 @@ from scipy.special import chdtrc
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.utils._base import summary_table
-from skvrem.utils._columns import Given
+from skvrem.utils._columns import Given, column_of
 
 
 def compare_models(
@@ -227,9 +227,8 @@ def sequence_numbers(estimator, X, groups, lengths):
         return np.repeat(np.arange(len(lengths)), lengths)
     if groups is None and column is not None:
         if not hasattr(X, "columns"):
-            groups = np.asarray(X)[:, column]
-        else:
-            groups = X[column] if isinstance(column, str) else X.iloc[:, column]
+            X = np.asarray(X)
+        groups = X[column] if isinstance(column, str) else column_of(X, column)
     if groups is None:
         return np.zeros(n_rows, int)
     return np.unique(np.asarray(groups), return_inverse=True)[1].ravel()

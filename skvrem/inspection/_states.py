@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.inspection._axes import one_axis, state_colours
 from skvrem.inspection._comparison import autocorrelations, sequence_numbers
 from skvrem.utils._base import optional
-from skvrem.utils._columns import Given
+from skvrem.utils._columns import Given, column_of
 
 
 @dataclass(eq=False, repr=False)
@@ -101,8 +101,8 @@ class StatesDisplay:
         probabilities = estimator.predict_proba(X, **kwargs)
         if values is None:
             numbers, own_names = estimator._emitted_columns()
-            source = X.iloc if hasattr(X, "iloc") else np.asarray(X, dtype=object)
-            values = np.asarray(source[:, numbers], float)
+            source = X if hasattr(X, "columns") else np.asarray(X, dtype=object)
+            values = np.asarray(column_of(source, numbers), float)
             names = own_names if names is None else names
         values = np.asarray(values)
         if names is None:
@@ -428,7 +428,7 @@ class StationaryDisplay:
         def values_of(name):
             if isinstance(name, str):
                 return np.asarray(X[name])
-            return np.asarray(X.iloc[:, name]) if whole else X_array[:, name]
+            return np.asarray(column_of(X if whole else X_array, name))
 
         others = [
             _typical(values_of(name), levels.get(j)) for j, name in enumerate(columns)

@@ -26,7 +26,7 @@ def refuse_text(X):
         head = (X,)
     elif hasattr(X, "iloc"):
         head = X.iloc[:1]
-    elif isinstance(X, list | tuple):
+    elif isinstance(X, list | tuple) or hasattr(X, "to_numpy"):  # as polars has
         head = X[:1]
     elif isinstance(X, np.ndarray) and X.ndim and X.dtype.kind not in "biufc":
         head = X[:1]

@@ -14,6 +14,21 @@ MatrixLike = ArrayLike | sparray | spmatrix
 Given = ArrayLike | None
 
 
+def column_names(X):
+    """Return the names of the columns of a frame, a list that is empty for others."""
+    # `columns` of a table of pyarrow are its columns themselves.
+    return list(getattr(X, "column_names", getattr(X, "columns", ())))
+
+
+def column_of(X, at):
+    """Return a column of a frame or an array by its number, or some by a list."""
+    if hasattr(X, "iloc"):
+        return X.iloc[:, at]
+    if hasattr(X, "column_names"):  # a table of pyarrow
+        return X.select(at) if np.iterable(at) else X.column(at)
+    return X[:, at]
+
+
 def check_column(estimator, name):
     """Check that a parameter is None, or can be the name or number of a column.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skvrem import VRGaussianMixture
+from skvrem import StatesDisplay, StationaryDisplay, VRGaussianMixture
 from skvrem.hmm import (
     VRHMM,
     Covariates,
@@ -18,6 +18,8 @@ from skvrem.hmm import (
     fill_gaps,
     prepare_tracks,
 )
+from skvrem.inspection._comparison import sequence_numbers
+from skvrem.text._topics import refuse_text
 
 pl = pytest.importorskip("polars")
 
@@ -108,6 +110,37 @@ def test_a_regression_on_text_is_that_of_pandas(fixes):
     )
     values = [hmm.fit(f[["x", "ID", "habitat", "warm"]]).emission_.coef_ for f in fixes]
     np.testing.assert_allclose(*values, rtol=1e-12)
+
+
+@pytest.mark.parametrize("column", ["warm", 1])
+def test_displays_draw_what_they_draw_of_pandas(fixes, column):
+    pytest.importorskip("matplotlib")
+    transitions = Covariates([column])
+    hmm = VRHMM(2, transitions=transitions, n_init=1, max_iter=20, random_state=0)
+    found = []
+    for frame in fixes:
+        part = frame[["x", "warm"]]
+        hmm.fit(part)
+        states = StatesDisplay.from_estimator(hmm, part)
+        along = StationaryDisplay.from_estimator(hmm, part)
+        found.append((states.values, along.values))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("column", ["ID", 1])
+def test_sequences_of_a_column_are_those_of_pandas(fixes, column):
+    hmm = VRHMM(2, groups=column)
+    both = [sequence_numbers(hmm, frame[["x", "ID"]], None, None) for frame in fixes]
+    np.testing.assert_array_equal(*both)
+    assert both[0].tolist() == [0] * 100 + [1] * 100
+
+
+def test_texts_are_no_counts():
+    for texts in (pl.Series(["a word"]), pl.DataFrame({"text": ["a word"]})):
+        with pytest.raises(ValueError, match="X holds text"):
+            refuse_text(texts)
+    refuse_text(pl.DataFrame({"word": [1, 2]}))
 
 
 @pytest.mark.parametrize(

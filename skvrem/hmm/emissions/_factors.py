@@ -7,13 +7,10 @@ is given the levels back; where there is none, each level but the first is an in
 
 import numpy as np
 
+from skvrem.utils._columns import column_of
+
 # A code and its level may not be compared with these.
 _NOTHING = "NAType", "NaTType", "NoneType"
-
-
-def column_of(X, number):
-    """Return a column of a frame or an array."""
-    return X.iloc[:, number] if hasattr(X, "iloc") else X[:, number]
 
 
 def find_levels(column, name):

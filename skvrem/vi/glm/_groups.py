@@ -12,7 +12,7 @@ from skvrem import schedules, solvers
 from skvrem.data import as_source, of_dask
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import feature_names
-from skvrem.utils._columns import check_column, column_number
+from skvrem.utils._columns import check_column, column_names, column_number
 from skvrem.utils._reports import (
     Progress,
     outside,
@@ -168,7 +168,7 @@ class ByGroup:
             return every, every.size
         some = [n_features] if self.fit_intercept else []
         if not among(varying, ("intercept",)):
-            names = [f"{name}" for name in getattr(X, "columns", ())]
+            names = [f"{name}" for name in column_names(X)]
             n_columns = n_features + (self.groups is not None)
             ids = n_columns
             if self.groups is not None:

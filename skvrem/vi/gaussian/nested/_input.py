@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_array, check_X_y
 
 from skvrem.data import open_remote
-from skvrem.utils._columns import check_one_each, column_number
+from skvrem.utils._columns import check_one_each, column_names, column_number, column_of
 from skvrem.utils._remote import is_frame, of_dask
 from skvrem.utils._validation import (
     check_block,
@@ -42,17 +42,16 @@ def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
         rows, y = rows if target else (rows, None)
     else:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-        names = list(getattr(X, "columns", ()))
+        names = column_names(X)
         if not names:
             X = check_array(X, dtype=None)
         at, rest = _apart(column, names, X.shape[1])
-        take = (lambda j: X.iloc[:, j]) if names else (lambda j: X[:, j])
         checked = {**OPTIONS, "estimator": estimator}
         if y is None:
-            rows = check_array(take(rest), input_name="X", **checked)
+            rows = check_array(column_of(X, rest), input_name="X", **checked)
         else:
-            rows, y = check_X_y(take(rest), y, **checked)
-        ids = np.asarray(take(at))
+            rows, y = check_X_y(column_of(X, rest), y, **checked)
+        ids = np.asarray(column_of(X, at))
         if groups is not None and not np.array_equal(ids, np.asarray(groups)):
             raise ValueError(
                 f"Groups are given twice, by the column {column!r} and by "
