@@ -53,6 +53,8 @@ class Begun(NamedTuple):
         Of its step, where it is not the estimator's.
     sample : callable or None
         ``sample(level, step_size)`` returns the `Reservoir` after the step.
+    looks : bool
+        The stream may begin again after the step.
     """
 
     estimator: Any
@@ -62,11 +64,35 @@ class Begun(NamedTuple):
     share: float = 1.0
     decay: Any = None
     sample: Any = None
+    looks: bool = False
 
-    def keep(self, step):
-        """Return what is kept after the step, as attributes by name."""
+    def end(self, estimator, step, seen, rng, attributes):
+        """Keep rows after the step; begin again where a fit explains them better.
+
+        Not before the next step: the last batch may be a large part of the stream.
+
+        Parameters
+        ----------
+        estimator : estimator
+            After the step.
+        step : Streamed
+        seen : int
+            Rows of all batches.
+        rng : numpy.random.Generator
+        attributes : callable
+            ``attributes(other)`` returns what the estimator takes over from another one
+            that it goes on from.
+        """
         sample = self.sample and self.sample(float(step.mean.objective), step.step_size)
-        return {"_first_rows": self.kept, "_reservoir": sample}
+        if self.looks:
+
+            def fitted(rows, weight):
+                return _fitted(estimator, as_source(rows, weight), rng)
+
+            other, sample = sample.begin_again(estimator, seen, fitted)
+            if other is not estimator:
+                vars(estimator).update(attributes(other))
+        vars(estimator).update(_first_rows=self.kept, _reservoir=sample)
 
 
 def begin_stream(estimator, data, n_parameters, seen, rng):
@@ -77,8 +103,9 @@ def begin_stream(estimator, data, n_parameters, seen, rng):
     doubled; the last time when there are enough for a start. From then on a uniform
     sample of so many rows is kept. Where a batch is explained far worse than those
     before, as its rows are of kinds that had not come yet, or the sample worse than it
-    was, as steps follow the order of the rows, it is fitted in its turn. If that helps
-    the rows have an order: each counts the same from then on.
+    was, as steps follow the order of the rows, it is fitted in its turn, after the step
+    of the batch (`Begun.end`). If that helps the rows have an order: each counts the
+    same from then on.
 
     Parameters
     ----------
@@ -101,15 +128,10 @@ def begin_stream(estimator, data, n_parameters, seen, rng):
         size, decay, sample = max(data.n_units, enough), None, None
         reservoir = vars(estimator).get("_reservoir")
         if reservoir is not None and not data.remote:
-
-            def fitted(rows, weight):
-                return _fitted(estimator, as_source(rows, weight), rng)
-
-            known, reservoir = reservoir.begin_again(estimator, seen, fitted)
             if reservoir.equal and estimator.step_decay > FORGETS:
                 decay = EQUAL
-            estimator, sample = known, partial(reservoir.after, data, seen)
-        how = seen / size, data.n_units / size, decay, sample
+            sample = partial(reservoir.after, data, seen)
+        how = seen / size, data.n_units / size, decay, sample, sample is not None
         return Begun(estimator, data, None, *how)
     n_fitted = 0
     if before is not None:

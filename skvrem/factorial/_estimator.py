@@ -522,11 +522,11 @@ class FactorialMixture(
         are fitted too, at most each time that the stream is a tenth longer, and the
         stream goes on from there if that explains them better. So it does where they
         are explained worse than they were, as steps follow rows that come sorted; it
-        looks each time that it is a quarter longer. From then on all rows count the
-        same, in steps of ``1 / (t + 1)``. With a `step_decay` of at most 0.5, whose
-        steps forget, it begins again after such batches only, and its steps stay as
-        they are. Components may change their order when rows that are kept are fitted;
-        after a `fit` or `relabel` none are.
+        looks each time that it is a quarter longer, after the step of the batch. From
+        then on all rows count the same, in steps of ``1 / (t + 1)``. With a
+        `step_decay` of at most 0.5, whose steps forget, it begins again after such
+        batches only, and its steps stay as they are. Components may change their order
+        when rows that are kept are fitted; after a `fit` or `relabel` none are.
 
         Parameters
         ----------
@@ -563,12 +563,18 @@ class FactorialMixture(
             point = resume(known, model, None, data.n_features)
             step = solvers.stream_step(self, model, point, data, begun.count, **how)
             moved = model.reseed(step.point, data, rng)
+            seen += batch.n_units
             found = self._attributes(moved, dtype) | {
                 "objective_": model.objective(point, step.mean),
-                "n_samples_seen_": seen + batch.n_units,
+                "n_samples_seen_": seen,
             }
-            found |= begun.keep(step)
             step.record(self, found, batch.n_units)
+
+            def attributes(other):
+                point = resume(other, model, None, data.n_features)
+                return self._attributes(point, dtype)
+
+            begun.end(self, step, seen, rng, attributes)
         return self
 
     def _parameters(self):

@@ -503,11 +503,11 @@ class VRGaussianMixture(
         are fitted too, at most each time that the stream is a tenth longer, and the
         stream goes on from there if that explains them better. So it does where they
         are explained worse than they were, as steps follow rows that come sorted; it
-        looks each time that it is a quarter longer. From then on all rows count the
-        same, in steps of ``1 / (t + 1)``. With a `step_decay` of at most 0.5, whose
-        steps forget, it begins again after such batches only, and its steps stay as
-        they are. Components may change their order when rows that are kept are fitted;
-        after a `fit` or `relabel` none are.
+        looks each time that it is a quarter longer, after the step of the batch. From
+        then on all rows count the same, in steps of ``1 / (t + 1)``. With a
+        `step_decay` of at most 0.5, whose steps forget, it begins again after such
+        batches only, and its steps stay as they are. Components may change their order
+        when rows that are kept are fitted; after a `fit` or `relabel` none are.
 
         Parameters
         ----------
@@ -533,23 +533,30 @@ class VRGaussianMixture(
             k = int(self.n_components)
             n_parameters = k * model.n_own_parameters(batch.n_features)
             begun = begin_stream(self, batch, n_parameters, seen, rng)
-            known, data = begun.estimator, begun.data
-            how = {"share": begun.share, "decay": begun.decay}
+            data, how = begun.data, {"share": begun.share, "decay": begun.decay}
             if data is not batch:
                 model.missing = find_missing(data.rows, self.covariance_type)
-            sums = Statistics.of(*known._sums, 0.0, 0.0)
-            parameters = previous_parameters(known, data.n_features)
-            point = AveragingPoint(parameters, sums, parameters.means)
+
+            def point_of(known):
+                sums = Statistics.of(*known._sums, 0.0, 0.0)
+                parameters = previous_parameters(known, data.n_features)
+                return AveragingPoint(parameters, sums, parameters.means)
+
+            def attributes(point):
+                return self._attributes(model, point, dtype)
+
+            point = point_of(begun.estimator)
             step = solvers.stream_step(self, model, point, data, begun.count, **how)
             # Those that the statistics are means over.
             n_rows = data.n_units / step.step_size
             moved = model.reseed(step.point, data, rng, n_rows)
-            found = self._attributes(model, moved, dtype) | {
+            seen += batch.n_units
+            found = attributes(moved) | {
                 "objective_": model.objective(point, step.mean),
-                "n_samples_seen_": seen + batch.n_units,
+                "n_samples_seen_": seen,
             }
-            found |= begun.keep(step)
             step.record(self, found, batch.n_units)
+            begun.end(self, step, seen, rng, lambda other: attributes(point_of(other)))
         return self
 
     def _parameters(self):

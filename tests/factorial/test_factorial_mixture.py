@@ -302,14 +302,15 @@ def test_a_stream_begins_well_with_batches_of_any_size(size):
     assert stream._first_rows is None
 
 
-def test_a_stream_of_sorted_rows_comes_near():
+@pytest.mark.parametrize("size", [500, 2000])
+def test_a_stream_of_sorted_rows_comes_near(size):
     parts = np.random.default_rng(0).normal(size=(6, 12))
     X, codes = rows(8000, 0.5, parts=parts)
     X = X[np.lexsort(codes.T)]
     whole = FactorialMixture(6, random_state=0).fit(X)
     stream = clone(whole)
-    for start in range(0, len(X), 500):
-        stream.partial_fit(X[start : start + 500])
+    for start in range(0, len(X), size):
+        stream.partial_fit(X[start : start + size])
     assert whole.score(X) - stream.score(X) < 0.3
     assert stream.relabel([1, 0, 2, 3, 4, 5]).partial_fit(X)._reservoir is None
 

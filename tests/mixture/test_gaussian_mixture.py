@@ -398,9 +398,9 @@ def test_a_stream_of_sorted_rows_comes_near(size):
     assert len(stream._reservoir.rows) == 5000
 
 
-@pytest.mark.parametrize("size", [20, 500])
+@pytest.mark.parametrize("size", [20, 500, 2000])
 def test_a_stream_sorted_by_a_feature_comes_near(size):
-    """No batch surprises: they come near one that steps have followed before."""
+    """Small batches do not surprise: they come near one that steps have followed."""
     X = blobs(6000, k=5, spread=1.5)
     whole = VRGaussianMixture(5, random_state=0).fit(X)
     stream, order = clone(whole), np.argsort(X[:, 0])
@@ -408,6 +408,28 @@ def test_a_stream_sorted_by_a_feature_comes_near(size):
         stream.partial_fit(X[order[start : start + size]])
     assert whole.score(X) - stream.score(X) < 0.1
     assert stream._reservoir.ordered
+
+
+def test_rows_that_surprise_one_by_one_are_not_fitted_each_time():
+    X = blobs(2500)
+    stream = VRGaussianMixture(3, random_state=0).partial_fit(X[:2000])
+    fitted = set()
+    for row in X[2000:] + 30.0:
+        stream.partial_fit(row[None])
+        fitted.add(stream._reservoir.n_fitted)
+    assert fitted == {2000, 2200}
+    assert stream._reservoir.ordered
+
+
+def test_a_sample_is_fitted_in_the_precision_of_the_stream():
+    X = blobs(6000, k=5, spread=1.5)
+    X = X[np.argsort(X[:, 0])]
+    stream = VRGaussianMixture(5, random_state=0)
+    stream.partial_fit(X[:2000].astype(np.float32))
+    for rows in (X[2000:4000], X[4000:]):
+        stream.partial_fit(rows)
+    assert stream._reservoir.n_fitted == 6000
+    assert stream.means_.dtype == stream.covariances_.dtype == np.float32
 
 
 def test_a_stream_that_is_to_forget_does_not_begin_again():
@@ -418,7 +440,7 @@ def test_a_stream_that_is_to_forget_does_not_begin_again():
         for one in (stream, plain):
             one.partial_fit(X[start : start + 100])
         if start > 1500:
-            calm = stream._reservoir._replace(surprised=False)
+            calm = stream._reservoir._replace(level=-1e9)  # no batch surprises
             stream._reservoir, plain._reservoir = calm, None
     np.testing.assert_array_equal(stream.means_, plain.means_)
 
