@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
 from skvrem.data import averaged, lazily, of_dask, streamed
+from skvrem.data._reservoir import weight_of
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
 from skvrem.linear._input import check_precision, find_center, open_rows
 from skvrem.linear._model import Parameters, Statistics
@@ -27,6 +28,7 @@ from skvrem.linear._plan import (
     row_entries,
     start_rows,
 )
+from skvrem.linear._stream import ClassOrder
 from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import PredictsByProba, stream_classes
@@ -131,7 +133,8 @@ class SBMLogisticRegression(
         Hessian with acceleration, else the bound; "batch" and "svrg" go on with
         quasi-Newton steps in the Hessian's metric where the bound is slow, and a fit by
         "stochastic" takes the Hessian and the outer products of rows' gradients, no
-        more than the bound where rows are misjudged.
+        more than the bound where rows are misjudged, as does a stream whose classes
+        come mixed.
     curvature_rank : int or None, default=None
         Keep the curvature as this rank plus a diagonal, in memory of so many numbers
         a feature. None is a matrix for up to 2,000 features, beyond a diagonal (sparse
@@ -143,8 +146,8 @@ class SBMLogisticRegression(
         :meth:`partial_fit`).
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes 32 minibatches for "svrg", blocks of 64 to 256
-        rows, or as many as features, for "stochastic" and of about 1,024 for
-        :meth:`partial_fit`.
+        rows, or as many as features, for "stochastic", and for :meth:`partial_fit`
+        of 256, or as many as features, where classes come mixed, else of about 1,024.
     gradient_memory : float, default=0.0
         Share of the rows seen whose gradients "stochastic" remembers: 0 forgets all
         but the newest block's; 1 is the form of [2]_, which does not converge in useful
@@ -153,7 +156,7 @@ class SBMLogisticRegression(
         Rows that a stream will have, which the penalty is spread over. None: those
         seen so far.
     compute_std : bool, default=False
-        Compute ``coef_std_`` after a fit.
+        Compute ``coef_std_`` in a fit; :meth:`partial_fit` has none.
     verbose_interval : int, default=10
         Epochs between two lines.
 
@@ -357,6 +360,7 @@ class SBMLogisticRegression(
                 # A fit by full passes keeps none: the first batch of a stream brings
                 # it.
                 "_curvature": None,
+                "_class_order": ClassOrder.unknown(len(classes)),
                 "_gradient": None,
             }
             if plan.name == "stochastic":
@@ -467,11 +471,13 @@ class SBMLogisticRegression(
     ) -> Self:
         r"""Update the model with one batch of a stream.
 
-        A step of stochastic bound majorization for every `batch_size` rows ("auto":
-        about 1,000): curvature and, with `gradient_memory`, gradients are averaged
-        over all that has been seen, and the step is the share of the newest rows in
-        it. The curvature is the bound's, unless `curvature` says otherwise: rows may
-        come class by class. Goes on from a `fit`.
+        A step of stochastic bound majorization for every `batch_size` rows: curvature
+        and, with `gradient_memory`, gradients are averaged over all that has been seen,
+        and the step is the share of the newest rows in it. With "auto" blocks have
+        about 256 rows, or as many as features, and the curvature is that of
+        "stochastic", where all classes come mixed, as batches tell; else about 1,000
+        and the bound's, as rows may come class by class. Goes on from a `fit`. There
+        are no standard errors of a stream, whose coefficients are not at an optimum.
 
         Parameters
         ----------
@@ -519,8 +525,19 @@ class SBMLogisticRegression(
         center = find_center(self, rows) if known is None else center
         model, _ = plan_fit(self, "stochastic", rows, C, n_total, center)
         shape = (len(model.ridge), model.k)
+        unknown = ClassOrder.unknown(len(classes))
+        order = unknown if first else getattr(self, "_class_order", unknown)
+        order = order.after(data.targets[weight_of(data) > 0.0])
+        mixed = order.mixed and self.curvature == "auto" and self.gradient_memory == 0.0
+        if mixed:
+            model.kind = "star"
         n_blocks = count_blocks(
-            "stochastic", data.n_units, shape[0], self.batch_size, stream=True
+            "stochastic",
+            data.n_units,
+            shape[0],
+            self.batch_size,
+            stream=True,
+            mixed=mixed,
         )
         dtype = rows.dtype if first else self.coef_.dtype
         theta = np.zeros(shape) if first else self._theta(classes, shape)
@@ -535,7 +552,9 @@ class SBMLogisticRegression(
             thin=THIN if seen > MANY_ROWS * shape[0] else 1,
         )
         partition = data.chunks()
-        if n_blocks > 1 or len(partition) > 1:
+        # Some rows of a block stand for all in its curvature, and may come by class.
+        thinned = mixed and model.online.thin > 1 and data.n_units > 1
+        if n_blocks > 1 or len(partition) > 1 or thinned:
             partition = data.blocks(n_blocks, as_generator(self.random_state))
         objective = 0.0
         for batch in partition.batches:
@@ -563,6 +582,7 @@ class SBMLogisticRegression(
             n_samples_seen_=getattr(self, "n_samples_seen_", 0) + data.n_units,
             _seen=total,
             _center=center,
+            _class_order=order,
             _curvature=point.statistics.curvature,
             _gradient=point.statistics.gradient,
         )

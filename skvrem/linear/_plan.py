@@ -106,16 +106,22 @@ def start_rows(p, n_rows):
     return rows if rows * WORTH_IT <= n_rows else 0
 
 
-def count_blocks(solver, n_rows, p, batch_size, *, stream=False, far=False):
-    """Return the number of minibatches, each a journey where the rows are far away."""
+def count_blocks(
+    solver, n_rows, p, batch_size, *, stream=False, mixed=False, far=False
+):
+    """Return the number of minibatches, each a journey where the rows are far away.
+
+    Of a batch of a stream, larger ones unless its classes come `mixed`.
+    """
     if batch_size != "auto":
         return max(1, round(n_rows / batch_size)) if solver in BLOCKED else 1
-    if stream:
+    if stream and not mixed:
         return max(1, round(n_rows / PARTIAL_ROWS))
     if solver == "stochastic":
         # As many as features, or the first blocks know little of most directions.
         rows = max(STOCHASTIC_ROWS, p if p <= MOST_FEATURES else 0)
-        rows = min(rows, max(64, n_rows // 20))
+        if not stream:
+            rows = min(rows, max(64, n_rows // 20))
         n_blocks = max(1, round(n_rows / rows))
         return min(n_blocks, solvers.FAR_BLOCKS) if far else n_blocks
     return max(1, min(SVRG_BLOCKS, n_rows // SVRG_ROWS)) if solver == "svrg" else 1

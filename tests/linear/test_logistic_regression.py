@@ -20,6 +20,7 @@ from skvrem.data import as_source
 from skvrem.linear._arguments import OTHER_SOLVERS
 from skvrem.linear._model import LogisticModel, Online, Parameters
 from skvrem.linear._model_curvature import Curvature
+from skvrem.linear._stream import ClassOrder
 from skvrem.solvers import Batch, Stochastic
 from skvrem.utils._algebra import scale as scale_sums
 
@@ -547,6 +548,67 @@ def test_a_class_sorted_stream_beats_sgd(k):
     shuffled = stream(SBMLogisticRegression(), X, y)
     assert ours.score(X, y) > sgd.score(X, y)
     assert ours.score(X, y) > shuffled.score(X, y) - 0.05
+
+
+@pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize("size", [50, 1000])
+def test_a_stream_does_what_one_stochastic_epoch_does(size, within):
+    """The bound of rows far out is loose; their order in a batch tells nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(2.5, size=(20_000, 5))
+    y = (X @ [2.0, 1.0, 0.5, -1.0, 0.0] + rng.logistic(size=len(X)) > 0).astype(int)
+    once = SBMLogisticRegression(solver="stochastic", max_iter=1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        best = loss(once.fit(X, y), X, y)
+    bound = SBMLogisticRegression(curvature="bound", random_state=0)
+    ours = SBMLogisticRegression(random_state=0)
+    order = np.arange(len(y))
+    if within:
+        order = np.lexsort((y, order // size))
+    ours, bound = (stream(m, X[order], y[order], size) for m in (ours, bound))
+    gap, wide = loss(ours, X, y) - best, loss(bound, X, y) - best
+    assert gap < 0.02 * best and gap < 0.2 * wide
+
+
+@pytest.mark.parametrize("size", [1, 10, 100, 1000, 4000])
+@pytest.mark.parametrize("k", [2, 3])  # the 3,974 of two come before 26 others
+def test_a_stream_that_comes_class_by_class_keeps_the_bound(k, size):
+    X, y = draw(n=10_000, k=k)
+    order = np.argsort(y, kind="stable")
+    n = 2000 if size < 10 else None
+    some = order[:: len(y) // n] if n else order
+    bound = SBMLogisticRegression(curvature="bound", random_state=0)
+    ours = stream(SBMLogisticRegression(random_state=0), X[some], y[some], size)
+    np.testing.assert_array_equal(
+        ours.coef_, stream(bound, X[some], y[some], size).coef_
+    )
+
+
+def test_classes_are_mixed_where_batches_are_as_diverse_as_all_rows():
+    y = np.random.default_rng(0).choice(3, 600, p=[0.7, 0.2, 0.1])
+    for size in (1, 7, 200):
+        order = ClassOrder.unknown(3)
+        for start in range(0, 600, size):
+            order = order.after(y[start : start + size])
+        counts = order.seen + order.newest
+        np.testing.assert_array_equal(counts, np.bincount(y))
+        pairs = (y[:200, None] != y[None, :200]).sum() / 200
+        if size == 200:
+            first = ClassOrder.unknown(3).after(y[:200])
+            assert first.within == pytest.approx(pairs)
+        assert order.mixed
+    # The first rows of a class, after a long run of another, are no evidence.
+    order = ClassOrder.unknown(2)
+    for rows in (*np.zeros((5, 100), int), np.arange(100) // 95):
+        order = order.after(rows)
+        assert not order.mixed
+
+
+def test_a_stream_has_no_standard_errors():
+    X, y = draw(n=400)
+    model = SBMLogisticRegression(compute_std=True).fit(X, y)
+    assert not hasattr(model.partial_fit(X, y), "coef_std_")
 
 
 def test_a_stream_is_pickled_midway():
