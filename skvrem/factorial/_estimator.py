@@ -105,7 +105,8 @@ class FactorialMixture(
         "auto", "batch", "stochastic", "svrg", "saga" or "incremental".
         How the mean of the sufficient statistics is estimated. "batch" is coordinate
         ascent; "stochastic" is stochastic variational inference with decreasing
-        steps; "svrg" its variance-reduced form and "saga" that in one pass an epoch;
+        steps, and "batch" from where these would end by `tol`;
+        "svrg" its variance-reduced form and "saga" that in one pass an epoch;
         "incremental" replaces the share of one minibatch after the other; "auto" is
         "batch".
     step_size : float or "auto", default="auto"

@@ -139,7 +139,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         fewer passes, of more work each. "svrg" and "saga" are those of [1]_: M steps
         by variance-reduced gradients in free coordinates. They are slower where the M
         step has a closed form, and more often leave a poor optimum. "stochastic" is
-        stochastic EM with decreasing steps, on blocks of whole sequences.
+        stochastic EM with decreasing steps, on blocks of whole sequences, and batch
+        steps from where it would end by `tol`.
     acceleration : {"auto", "squarem", "lbfgs", None}, default="auto"
         On top of "batch": extrapolation [2]_, which "auto" is with ``solver="auto"``
         and not with "batch"; or, after 6 epochs, quasi-Newton steps

@@ -121,7 +121,7 @@ class VRGaussianMixture(
         How the mean of the sufficient statistics is estimated. "batch" is EM;
         "stochastic" is stochastic EM with decreasing steps; "svrg" is sEM-vr [1]_,
         two passes an epoch; "saga" its one-pass form; "incremental" is the EM of
-        Neal and Hinton [2]_. All but "stochastic" end at a fixed point of EM.
+        Neal and Hinton [2]_. Where "stochastic" would end by `tol`, batch EM goes on.
         "auto" is "saga" for 40,000 rows and more, if they are many for the parameters,
         otherwise "batch" with SQUAREM. The choice is in ``solver_``.
     acceleration : {"auto", None, "squarem"}, default="auto"

@@ -1,11 +1,12 @@
 """Which solver, how many blocks, which step: the choices that "auto" makes."""
 
+import math
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 from skvrem.schedules import Constant, Power
-from skvrem.solvers._switch import AfterEpochs, Switch
+from skvrem.solvers._switch import AfterEpochs, Switch, WhenNoisy, WhenSlow
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.solvers.estimate._incremental import Incremental
 from skvrem.solvers.estimate._saga import SAGA
@@ -195,6 +196,8 @@ def plan_em(
             n_blocks = max(1, min(n_blocks, int(n_units / (2 * n_parameters))))
         scale = 1.0 if step_size == "auto" else step_size
         schedule = Power(scale, step_offset, step_decay)
+        made = _to_the_end(Stochastic(n_blocks), estimator)
+        return Plan(solver, made, schedule, n_blocks)
     elif solver == "incremental":
         schedule = ONE
     else:
@@ -204,3 +207,14 @@ def plan_em(
             after = Switch(Stochastic(n_blocks), SVRG(n_blocks), AfterEpochs(pilot))
             return Plan(solver, after, schedule, n_blocks)
     return Plan(solver, BY_NAME[solver](n_blocks), schedule, n_blocks)
+
+
+def _to_the_end(noisy, estimator):
+    """Return a solver whose steps shrink, with full passes from where it would end.
+
+    Gains of steps that shrink do not tell what is left, so that other steps have to
+    certify the end, and to go on where it is not one.
+    """
+    passes = Squarem() if hasattr(estimator, "acceleration") else Batch()
+    slow = WhenSlow(estimator.tol, noisy.patience)
+    return Switch(noisy, passes, WhenNoisy(estimator.tol, slow, least=math.inf))

@@ -129,25 +129,34 @@ class Switch:
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         self.first.start(model, data, rng)
-        self.active, self.objectives = self.first, []
+        self.active, self.objectives, self.beta = self.first, [], None
         self.rest = self.other or model, data, rng
 
     def certify(self, point, beta):
         """Certify by the solver whose turn it is."""
-        self.beta = beta
-        return self._turn(self.active.certify(point, beta))
+        changed, self.beta = self.beta not in (None, beta), beta
+        anchor = self._turn(self.active.certify(point, beta))
+        if changed:  # what has been seen until now is of another objective
+            self.objectives = [math.nan] * len(self.objectives)
+        return anchor
+
+    def follow(self, temperature):
+        """Take a temperature that changes within epochs, if the one at hand does."""
+        if hasattr(self.active, "follow"):
+            self.active.follow(temperature)
 
     def state(self):
         """Return whose turn it is, and the state of that solver."""
         return {
             "objectives": self.objectives[:-1] if self.active is self.first else [],
             "second": self.active is self.second,
+            "beta": self.beta,
             "active": self.active.state(),
         }
 
     def resume(self, state):
         """Take it back, before the point is certified."""
-        self.objectives = list(state["objectives"])
+        self.objectives, self.beta = list(state["objectives"]), state["beta"]
         if state["second"]:
             self._enter_second()
         self.active.resume(state["active"])

@@ -1,12 +1,14 @@
 """Solvers one by one, on models of one number whose answers are known."""
 
+import warnings
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
-from skvrem import solvers
+from skvrem import VRGaussianMixture, solvers
 from skvrem.solvers._pace import FORGIVEN, Pace
 from skvrem.solvers._prediction import GainPrediction, left_to_gain
 from skvrem.solvers._protocols import Anchor
@@ -353,3 +355,22 @@ def test_what_extrapolated_gains_say_is_taken_with_caution():
             anchor = Anchor(None, 0.0, 1.0, None)
             prospect.see(anchor, gain, solver, lambda anchor: True)
         assert prospect.left == pytest.approx(factor * left_to_gain(gains, 0.0))
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-5])
+def test_stochastic_fits_that_say_they_converged_have(tol):
+    """Their shrinking steps gain little long before; full passes tell what is left."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2)) + 1.5 * rng.integers(3, size=(3000, 1))
+    model = VRGaussianMixture(
+        3, solver="stochastic", tol=tol, batch_size=300, random_state=0, max_iter=2000
+    ).fit(X)
+    assert model.converged_ and model.gap_left_ < tol
+    made = model.history_["solver"]
+    assert made[1] == "stochastic" and made[-1] == "batch+squarem"
+    end = model.objective_
+    model.set_params(solver="batch", acceleration=None, warm_start=True, max_iter=300)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        rest = model.set_params(tol=0.0).fit(X)
+    assert 0.0 <= rest.objective_ - end + 1e-12 < tol

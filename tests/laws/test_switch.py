@@ -157,6 +157,25 @@ def test_noise_is_not_an_end():
     assert not WhenNoisy(1e-6, WhenSlow(1e-6, 2))(slow[:-1])
 
 
+def test_objectives_of_two_temperatures_do_not_compare():
+    """What was seen until a temperature changed tells nothing of what is left."""
+    until = WhenNoisy(0.1, WhenSlow(0.1, 2), least=np.inf)
+    solver = Switch(Falling(1.0, "first"), Falling(0.1, "second"), until)
+    solver.start(None, None, None)
+    for beta in 0.25, 0.5, 0.75:
+        for _ in range(4):
+            assert solver.certify(1.0, beta).mean == "first"
+    resumed = Switch(Falling(1.0, "first"), Falling(0.1, "second"), until)
+    resumed.start(None, None, None)
+    solver.first.state = lambda: {}
+    resumed.first.resume = lambda state: None
+    resumed.resume(solver.state())
+    # After the first, which the temperature before had a part in, five of one.
+    assert resumed.certify(1.0, 0.75).mean == "first"
+    assert resumed.certify(1.0, 0.75).mean == "first"
+    assert resumed.certify(1.0, 0.75).mean == "second"
+
+
 def test_what_batches_saw_is_known_after_a_pause():
     class Data:
         def blocks(self, n_blocks, rng):

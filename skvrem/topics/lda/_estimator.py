@@ -113,7 +113,8 @@ class TemperedLDA(TopicModel):
         Converged when less is left to gain, in nats a token, as the gains of the last
         epochs tell, and by the collapsed E step a pass moves a smaller share of the
         tokens to other topics; 0 makes `max_iter` epochs, without a warning. A
-        "stochastic" epoch has no exact objective: the gains of a few are added up.
+        "stochastic" epoch has no exact objective: the gains of a few are added up, and
+        where they say that little is left, passes of "batch" find the end.
     mean_change_tol : float, default=1e-3
         The rounds on a document end when one changes the parameters of its shares by
         less than this a topic.
@@ -576,7 +577,8 @@ class TemperedLDA(TopicModel):
 
     def _finish(self, data, best, plan, random_state):
         """Judge the fit by its training data, without tempering; count its steps."""
-        steps = 1 if plan.name == "batch" else plan.n_blocks
+        made = best.history[1 : 1 + best.n_iter]
+        steps = sum(1 if e.solver == "batch" else plan.n_blocks for e in made)
         if self._collapsed:
             priors, dtype = self._fitted_priors(), self.components_.dtype
             model = self._new_model(priors, data.total_weight, dtype, plan)
@@ -587,7 +589,7 @@ class TemperedLDA(TopicModel):
             self.objective_ = float(bound / data.total_weight)
         vars(self).update(
             lower_bound_=float(bound / data.total_weight),
-            n_batch_iter_=1 + best.n_iter * steps,
+            n_batch_iter_=1 + steps,
             random_state_=random_state,
         )
         if self.temperature != "auto" and best.history[0].temperature > 1.0:

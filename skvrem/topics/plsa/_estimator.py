@@ -56,9 +56,10 @@ class VRPLSA(TopicModel):
         a topic is Dirichlet(1 + beta).
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How the mean of the topics' statistics is estimated. "batch" is EM;
-        "stochastic" is stochastic EM (SCVB0); "svrg" is sEM-vr [1]_, with a first epoch
-        of stochastic EM at the same step, as an anchor at random topics is soon
-        forgotten; "auto" is "svrg" from 320 documents on, "batch" below.
+        "stochastic" is stochastic EM (SCVB0), and "batch" from where that would end by
+        `tol`; "svrg" is sEM-vr [1]_, with a first epoch of stochastic EM at the same
+        step, as an anchor at random topics is soon forgotten; "auto" is "svrg" from 320
+        documents on, "batch" below.
     step_size : float, default="auto"
         For "svrg" the constant step, at most 1: "auto" is 7 / n_batches, times the root
         of a minibatch's documents over 500 where there are more; a number of one's own

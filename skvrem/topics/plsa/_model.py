@@ -194,8 +194,10 @@ class PLSAModel(WordModel):
         stream may have brought none of them, and EM would leave them at zero.
         """
         total = sums.totals + self.prior_totals(sums.n_features)
-        inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
-        lost = np.flatnonzero(total[: self.n_components] <= 0.0)
+        # What is less has no inverse in the precision of the topics.
+        held = total > np.finfo(self.dtype).tiny
+        inverse = np.divide(1.0, total, out=np.zeros_like(total), where=held)
+        lost = np.flatnonzero(~held[: self.n_components])
 
         def topics_of(words):
             topics = sums.parameters(words, 1.0, self.word_prior, inverse)
