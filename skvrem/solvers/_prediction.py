@@ -25,7 +25,7 @@ NOISE = 10.0
 ROUNDING = 64.0
 
 
-def left_to_gain(gains, objective, noisy=0):
+def left_to_gain(gains, objective, noisy=0, steady=False):
     """Return what is left to gain: a geometric series of the last gains.
 
     Parameters
@@ -37,6 +37,9 @@ def left_to_gain(gains, objective, noisy=0):
     noisy : int, default=0
         Epochs whose gains are added up, where those of single ones are mostly noise:
         then the sum of the last so many is compared with that of those before.
+    steady : bool, default=False
+        Whether the ratios of gains change from epoch to epoch only as fast directions
+        die out: then the newest counts, and where it is heading.
 
     Returns
     -------
@@ -58,9 +61,13 @@ def left_to_gain(gains, objective, noisy=0):
     seen = [abs(gain) for gain in gains[-3:]]
     if len(seen) == 1:
         return size / (1.0 - UNKNOWN_RATE)
-    if not seen[0] > 0.0:
+    if not min(seen[:-1]) > 0.0:
         return math.inf
     rate = (seen[-1] / seen[0]) ** (1.0 / (len(seen) - 1))
+    if steady:
+        before, newest = seen[1] / seen[0], seen[-1] / seen[-2]
+        # A rate that rises has not yet come to that of the slow directions.
+        rate = max(rate, newest, 2.0 * newest - before)
     return math.inf if rate >= 1.0 else size / (1.0 - min(rate, SLOWEST_GAINS))
 
 
@@ -153,7 +160,8 @@ class GainPrediction:
         if math.isnan(own):
             needed = 1 if solver.noisy else solver.patience
             noisy = solver.patience if solver.noisy else 0
-            left = left_to_gain(self.gains, anchor.objective, noisy)
+            steady = getattr(solver, "steady", False)
+            left = left_to_gain(self.gains, anchor.objective, noisy, steady)
             self.left = left * getattr(solver, "caution", 1.0)
             if math.isinf(self.left) and abs(self.gains[-1]) < TINY * self.tol:
                 # At the end, where gains are rounding, they need not fall.

@@ -428,6 +428,8 @@ class Solver(Protocol):
     #: epochs over which they are added up.
     patience: int
     noisy: bool
+    #: Ratios of gains settle as fast directions die out. Only where they do.
+    steady: bool
     #: How many times what the gains say may be left. Only where it is not once.
     caution: float
     #: Epochs in a row whose own prediction must be below the tolerance.

@@ -40,6 +40,39 @@ def test_sums_of_gains_that_do_not_fall_are_no_standstill():
     assert left_by_sums(-objectives) == 0.0
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.99])
+@pytest.mark.parametrize("n", [2, 3])
+def test_steady_gains_of_one_rate_are_the_same_series(rate, n):
+    gains = [rate**i for i in range(n)]
+    expected = left_to_gain(gains, 1.0)
+    assert left_to_gain(gains, 1.0, steady=True) == pytest.approx(expected)
+
+
+def test_the_newest_of_steady_gains_count():
+    """Ratios of 0.1 and 0.4 are heading for 0.7; of falling ones none is believed."""
+    assert left_to_gain([1.0, 0.1, 0.04], 1.0, steady=True) == pytest.approx(0.04 / 0.3)
+    assert left_to_gain([1.0, 0.1, 0.08], 1.0, steady=True) == math.inf
+    falling = [1.0, 0.4, 0.04]
+    expected = left_to_gain(falling, 1.0)
+    assert left_to_gain(falling, 1.0, steady=True) == pytest.approx(expected)
+    assert left_to_gain([1.0, 0.0, 0.04], 1.0, steady=True) == math.inf
+
+
+def test_a_shoulder_is_no_end_of_batch_em():
+    """Gains of fast directions die out, and those of slow ones are left, as in pLSA."""
+    tol = 1e-4
+    gains = np.append([8.5e-4, 1e-4, 1.2e-5], 8.2e-6 * 0.98 ** np.arange(200))
+    left = gains[::-1].cumsum()[::-1] - gains
+    assert left[2] > 3.0 * tol > 5.0 * left_to_gain(list(gains[:3]), -5.0)
+    prospect, solver, made = GainPrediction(tol), Batch(), 0
+    while not prospect.enough:
+        anchor = Anchor(None, -5.0, 1.0, None)
+        prospect.see(anchor, gains[made], solver, lambda anchor: True)
+        made += 1
+    # About when that is so: the series counts the newest gain, too.
+    assert left[made - 1] < tol < left[made - 10]
+
+
 def test_gains_that_do_not_fall_predict_anything():
     assert left_to_gain([1e-9, 2e-9, 4e-9], 1.0) == math.inf
     assert left_to_gain([0.0, 0.0, 1e-9], 1.0) == math.inf
@@ -81,7 +114,7 @@ def test_rates_of_predictions():
 def test_an_exact_objective_that_falls_is_at_its_rounding(noise, ends):
     """Gains that need not fall any more are as much as may be left."""
     prospect, solver = GainPrediction(tol=1e-3), Batch()
-    for gain in (1.0, noise, -noise / 2.0, noise, -noise, noise):
+    for gain in (1.0, noise, -noise / 2.0, noise, -noise, noise, -noise):
         anchor = Anchor(None, -5.0, 1.0, None)
         prospect.see(anchor, gain, solver, lambda anchor: True)
     assert prospect.enough == ends

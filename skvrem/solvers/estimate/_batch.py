@@ -20,7 +20,9 @@ class Batch(Visiting):
     exact = True
     certifies = False
     unit_step = True
-    patience = 1
+    # On a shoulder, where fast directions have died out, gains fall by much and then
+    # hardly at all.
+    steady, patience = True, 2
     passes = 0.0
 
     def start(self, model, data, rng):

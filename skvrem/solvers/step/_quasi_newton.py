@@ -50,7 +50,7 @@ class QuasiNewton(Batch):
     """
 
     #: Where predictions are not trusted: a step can be small by chance.
-    patience = 3
+    steady, patience = False, 3
     lasting = ("pairs", "age", "oldest")
 
     def __init__(self, tol, memory=10, trusted=True, name=None):

@@ -28,7 +28,7 @@ class Squarem(Batch):
     # left in slow directions. Of 210 fits of mixtures with tol=1e-3 (from one start or
     # a search) 6 % end with more than that left; of four epochs without caution 20 %,
     # for a sixth fewer passes.
-    patience = 3
+    steady, patience = False, 3
     caution = 30.0
     lasting = ("longest",)
 
