@@ -3,7 +3,7 @@
 from skvrem.data._arrays import drawn_rows, rows_of, rows_of_block
 from skvrem.data._batch import draw
 from skvrem.data._first_rows import begin_stream, forget_stream
-from skvrem.data._kept import KeptRows, container, joined, weights_of
+from skvrem.data._kept import KeptRows, StreamRows, container, joined, weights_of
 from skvrem.data._lazy import (
     averaged,
     beside_rows,
@@ -21,6 +21,7 @@ from skvrem.utils._remote import is_dask, of_dask
 __all__ = [
     "ColumnMoments",
     "KeptRows",
+    "StreamRows",
     "as_source",
     "averaged",
     "begin_stream",

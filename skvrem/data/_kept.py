@@ -1,5 +1,6 @@
-"""A uniform sample of the rows of a stream, with their targets."""
+"""Rows of a stream that are kept, with their targets: all, or a sample."""
 
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,6 +8,9 @@ import scipy.sparse as sp
 
 from skvrem.data._reservoir import weight_of
 from skvrem.data._source import as_source
+
+#: Share of the bytes allowed that is left when rows take more.
+LEFT = 0.75
 
 
 class KeptRows(NamedTuple):
@@ -72,6 +76,150 @@ class KeptRows(NamedTuple):
         weight = joined(self.weight * times, weights_of(data))
         rows = joined(self.rows, container(data.rows))
         return as_source(rows, weight), joined(self.targets, targets)
+
+
+class StoredRows(NamedTuple):
+    """Rows of a stream that lie together.
+
+    Attributes
+    ----------
+    rows : ndarray or CSR of shape (n_rows, n_features)
+    targets : ndarray of shape (n_rows, ...)
+    weight : ndarray of shape (n_rows,)
+        The users' own.
+    share : ndarray of shape (n_rows,)
+        How many rows each of them stands for.
+    """
+
+    rows: Any
+    targets: np.ndarray
+    weight: np.ndarray
+    share: np.ndarray
+
+    @property
+    def n_rows(self):
+        """How many they are."""
+        return len(self.share)
+
+    @property
+    def n_bytes(self):
+        """What the rows take, with all that belongs to them."""
+        rows = [self.rows]
+        if sp.issparse(self.rows):
+            rows = self.rows.data, self.rows.indices, self.rows.indptr
+        return sum(array.nbytes for array in (*rows, *self[1:]))
+
+    def some(self, which):
+        """Return a copy of rows of some numbers."""
+        return StoredRows(*(array[which] for array in self))
+
+
+class StreamRows(NamedTuple):
+    """Rows of a stream: all of them up to a number of bytes, then a sample.
+
+    Sums over the sample, of rows times their shares, have the means of sums over all
+    rows: a row that is drawn with probability p stands for 1 / p times as many.
+
+    Attributes
+    ----------
+    parts : tuple of StoredRows
+        As they came, each of twice as many rows as the next, so that a row is copied
+        as often as their number has doubled, and a batch costs by its own size.
+    n_seen : int
+    """
+
+    parts: tuple = ()
+    n_seen: int = 0
+
+    def after(self, data, targets, most, least, spread_of):
+        """Return what is kept after some more rows.
+
+        Parameters
+        ----------
+        data : source
+        targets : ndarray of shape (n_rows, ...)
+        most : int
+            Bytes. Where rows take more, their number falls by more than it has to, so
+            that it does so seldom.
+        least : int
+            Rows that are kept, however long they are.
+        spread_of : callable
+            Returns numbers that rows matter by, (n_rows,), none below zero. The
+            probability to be kept, of rows kept before as well, is in proportion to
+            1 plus the share of the mean, times weight.
+        """
+        n_new, weight = data.n_units, weights_of(data)
+        new = StoredRows(container(data.rows), targets, weight, np.ones(n_new))
+        parts, n_kept = (*self.parts, new), self.n_kept + n_new
+        n_bytes = sum(part.n_bytes for part in parts)
+        if n_bytes > most and n_kept > least:
+            n_left = max(least, int(LEFT * most / n_bytes * n_kept))
+            # Of the number of rows before, so that a stream does not depend on a seed.
+            rng = np.random.default_rng(self.n_seen)
+            parts = _drawn(parts, n_left, spread_of, rng)
+        else:  # a copy, as users may use arrays again
+            parts = *self.parts, new.some(np.arange(n_new))
+        merged = []
+        for part in parts:
+            if part.n_rows:
+                merged.append(part)
+            while len(merged) > 1 and merged[-2].n_rows < 2 * merged[-1].n_rows:
+                last = merged.pop()
+                merged[-1] = StoredRows(*map(joined, merged[-1], last))
+        return StreamRows(tuple(merged), self.n_seen + n_new)
+
+    @property
+    def n_kept(self):
+        """How many rows there are."""
+        return sum(part.n_rows for part in self.parts)
+
+    @property
+    def are_all(self):
+        """Whether nothing has been left out."""
+        return self.n_kept == self.n_seen
+
+    def whole(self):
+        """Return all rows that are kept, as one part."""
+        return reduce(
+            lambda first, last: StoredRows(*map(joined, first, last)), self.parts
+        )
+
+    def beside(self, data, targets):
+        """Return a source that stands for all rows and for new ones, and targets."""
+        if not self.n_kept:
+            return data, targets
+        kept = self.whole()
+        weight = joined(kept.weight * kept.share, weights_of(data))
+        rows = joined(kept.rows, container(data.rows))
+        return as_source(rows, weight), joined(kept.targets, targets)
+
+
+def _drawn(parts, n, spread_of, rng):
+    """Return at most n rows of some parts; see :meth:`StreamRows.after`.
+
+    By systematic sampling, which leaves each part of a stream its share. Rows that
+    hardly matter have at least half the probability of a uniform sample.
+    """
+    sizes = np.concatenate([part.weight * part.share for part in parts])
+    spread = np.concatenate([spread_of(part.rows) for part in parts])
+    least, n = np.finfo(float).tiny, min(n, np.count_nonzero(sizes))
+    sizes *= 1.0 + spread / max(np.average(spread, weights=sizes), least)
+    certain = np.zeros(len(sizes), bool)
+    while True:
+        p = (n - certain.sum()) * sizes / max(sizes[~certain].sum(), least)
+        p[certain] = 1.0
+        more = p > 1.0
+        if not more.any():
+            break
+        certain |= more
+    passed = np.floor(np.cumsum(p) + rng.random())
+    chosen, drawn, first = np.diff(passed, prepend=0.0) > 0.0, [], 0
+    for part in parts:
+        here = first + np.flatnonzero(chosen[first : first + part.n_rows])
+        some = part.some(here - first)
+        drawn.append(some._replace(share=some.share / p[here]))
+        first += part.n_rows
+    return drawn
 
 
 def _of_each(ids, keys, share, most):

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
-from skvrem.data import KeptRows, as_source
+from skvrem.data import KeptRows, StreamRows, as_source
 from skvrem.vi.gaussian._model_families import PoissonCounts
 from skvrem.vi.glm import _memory
 
@@ -21,6 +21,7 @@ from skvrem.vi.glm import _memory
 @pytest.mark.parametrize("layout", [np.asarray, csr_array])
 def test_streams_end_near_a_fit_in_whatever_order(posterior, kept, layout, monkeypatch):
     monkeypatch.setattr(_memory, "KEPT", kept)
+    monkeypatch.setattr(_memory, "MOST_BYTES", 0)  # so many rows, then a sample
     data = np.random.default_rng(0)
     rows = data.normal(size=(1000, 4))
     p = 1.0 / (1.0 + np.exp(-rows @ [2.0, -1.0, 0.5, 0.0]))
@@ -54,6 +55,7 @@ def test_streams_end_near_a_fit_in_whatever_order(posterior, kept, layout, monke
 def test_small_batches_add_up_to_a_move(posterior, begun, monkeypatch):
     """Where none of them moves the posterior far, all of one class do."""
     monkeypatch.setattr(_memory, "KEPT", 300)
+    monkeypatch.setattr(_memory, "MOST_BYTES", 0)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(2000, 5))
     p = 1.0 / (1.0 + np.exp(-rows @ [2.0, -1.0, 0.5, 0.0, 0.0]))
@@ -70,20 +72,25 @@ def test_small_batches_add_up_to_a_move(posterior, begun, monkeypatch):
     assert losses[1] < losses[0] + 0.03
 
 
-def test_what_is_kept_of_a_stream():
+def test_what_is_kept_of_a_stream(monkeypatch):
+    monkeypatch.setattr(_memory, "MOST_BYTES", 48_000)  # 1200 rows
     rng = np.random.default_rng(0)
     rows, labels = rng.normal(size=(3000, 2)), np.arange(3000) % 2
     model = BayesianLogisticRegression()
     for part in np.array_split(np.arange(3000), 6):
         model.partial_fit(rows[part], labels[part], classes=[0, 1])
-    memory = model._memory.kept
-    assert memory.n_seen == model.n_samples_seen_ == 3000
-    assert len(memory.rows) == len(memory.keys) == len(memory.targets) == 1000
-    # Each row with the same probability, with its own target.
-    place = (rows[:, None, 0] == memory.rows[:, 0]).argmax(axis=0)
-    np.testing.assert_array_equal(memory.rows, rows[place])
-    np.testing.assert_array_equal(memory.targets, labels[place])
-    assert abs(np.histogram(place, 6)[0] - 1000 / 6).max() < 50
+        memory = model._memory.kept
+        assert memory.n_seen == model.n_samples_seen_
+        assert memory.are_all == (memory.n_seen <= 1000)
+        assert min(memory.n_seen, 1000) <= memory.n_kept <= 1200
+    # Rows of each batch, with their own targets.
+    kept = memory.whole()
+    place = (rows[:, None, 0] == kept.rows[:, 0]).argmax(axis=0)
+    np.testing.assert_array_equal(kept.rows, rows[place])
+    np.testing.assert_array_equal(kept.targets, labels[place])
+    assert len(np.unique(place)) == len(place)
+    in_parts = np.histogram(place, 6, (0, 3000), weights=kept.share)[0]
+    assert abs(in_parts - 500).max() < 50
     again = pickle.loads(pickle.dumps(model))
     for one in (model, again):
         one.partial_fit(rows[:50] + 3.0, labels[:50])
@@ -93,6 +100,74 @@ def test_what_is_kept_of_a_stream():
     fitted.partial_fit(rows[:500], labels[:500])
     assert fitted._memory.kept.n_seen == 500 and fitted.n_samples_seen_ == 3500
     assert not hasattr(model.fit(rows, labels), "_memory")
+
+
+@pytest.mark.parametrize("layout", [np.asarray, csr_array])
+def test_a_sample_has_the_sums_of_all_rows_on_average(layout):
+    """Of any function of rows, and rows that matter more are seldom left out."""
+    rng, sums, n_far = np.random.default_rng(0), [], 0
+    rows, weight = rng.normal(size=(1000, 3)), rng.uniform(0.0, 2.0, 1000)
+    rows[::100] *= 30.0
+    weight[::7] = 0.0
+
+    def spread_of(some):
+        return np.square(some @ np.ones(3)) + np.square(some[:, [1]] @ np.ones(1))
+
+    def sums_of(some, times):
+        return times @ np.column_stack([np.ones(len(some)), some, some**2])
+
+    for seed in range(300):
+        order, stream = np.random.default_rng(seed).permutation(1000), StreamRows()
+        for part in np.split(order, [300, 301, 450]):
+            data = as_source(layout(rows[part]), weight[part])
+            stream = stream.after(data, part, 0, 200, spread_of)
+        kept = stream.whole()
+        assert stream.n_seen == 1000 and stream.n_kept <= 200 and not stream.are_all
+        np.testing.assert_array_equal(kept.weight, weight[kept.targets])
+        sums.append(sums_of(rows[kept.targets], kept.weight * kept.share))
+        n_far += np.isin(kept.targets, np.arange(0, 1000, 100)).sum()
+    mean, error = np.mean(sums, axis=0), np.std(sums, axis=0) / np.sqrt(300)
+    assert (abs(mean - sums_of(rows, weight)) < 4.0 * error).all()
+    # Of ten, two have no weight: in a uniform sample were 1.6.
+    assert n_far / 300 > 6.0
+
+
+def test_a_batch_costs_by_its_own_size():
+    """Rows kept before are copied as often as their number has doubled."""
+    stream, n_copied = StreamRows(), 0
+    for start in range(0, 2000, 2):
+        part = np.arange(start, start + 2)
+        data, before = as_source(part[:, None] * 1.0), stream.parts
+        stream = stream.after(data, part, np.inf, 0, None)
+        n_copied += sum(
+            part.n_rows
+            for part in stream.parts
+            if not any(part is other for other in before)
+        )
+    np.testing.assert_array_equal(stream.whole().targets, np.arange(2000))
+    assert stream.are_all and n_copied < 2000 * 12 and len(stream.parts) < 12
+
+
+@pytest.mark.parametrize("family", ["logistic", "poisson", "negative-binomial"])
+def test_streams_of_many_rows_end_at_the_fit(family):
+    """In order, and where rows far out have much of the information."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_t(3, size=(4000, 3)).clip(-15.0, 15.0)
+    z = rows @ [0.3, -0.2, 0.1] - 0.5
+    if family == "logistic":
+        model, y = BayesianLogisticRegression(1.0), 1.0 * (rng.logistic(size=4000) < z)
+        known = {"classes": [0.0, 1.0]}
+    else:
+        model, y = BayesianGLMRegressor(family, prior_scale=1.0), rng.poisson(np.exp(z))
+        known = {}
+    order = np.argsort(y, kind="stable")
+    whole, stream = clone(model).fit(rows, y), clone(model)
+    for part in np.array_split(order, 40):
+        stream.partial_fit(rows[part], y[part], **known)
+    far = abs(stream.coef_ - whole.coef_) / whole.coef_std_
+    assert far.max() < 0.1
+    assert abs(np.log(stream.coef_std_ / whole.coef_std_)).max() < 0.05
+    assert stream._memory.kept.are_all
 
 
 def test_each_group_has_a_sample_of_its_own():
@@ -122,15 +197,12 @@ def test_a_sample_taken_out_and_put_back_changes_nothing():
     rows, labels = rng.normal(size=(800, 3)), rng.integers(2, size=800)
     for posterior in ("fullrank", "meanfield"):
         model = BayesianLogisticRegression(posterior=posterior).fit(rows, labels)
-        memory = _memory.Memory.of(*model._rows)
-        kept = memory.kept
-        some = np.arange(100)  # few, so that some of the posterior is left
-        kept = kept._replace(
-            rows=kept.rows[some], targets=kept.targets[some], weight=np.ones(100)
-        )
-        kept = kept._replace(keys=kept.keys[some], n_seen=100, share=np.ones(100))
+        memory = model._memory_before()
+        # Few, so that some of the posterior is left.
+        kept = memory.kept.whole().some(np.arange(100))
         q, about = model.posterior_, (model._family(100, model), True)
-        left = memory._replace(kept=kept)._without(q, *about)
+        some = memory.kept._replace(parts=(kept,))
+        left = memory._replace(kept=some)._without(q, *about)
         source = as_source(kept.rows, None)
         slope, curvature = _memory._sums(q, *about, source, kept.targets)
         if posterior == "meanfield":
@@ -189,7 +261,7 @@ def test_counts_with_offsets_and_without():
     stream.partial_fit(rows, counts, offset=offset).partial_fit(rows, rest)
     np.testing.assert_allclose(stream.coef_, whole.coef_, atol=1e-3)
     stream.partial_fit(rows, counts, offset=offset)
-    assert stream._memory.kept.targets.shape == (600, 2)
+    assert stream._memory.kept.whole().targets.shape == (600, 2)
 
 
 @pytest.mark.parametrize("size", [1, 10])
@@ -236,6 +308,7 @@ def test_arrays_of_a_batch_may_be_used_again(model):
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_few_counts_do_not_tell_how_much_they_vary(size, ordered, monkeypatch):
     monkeypatch.setattr(_memory, "KEPT", 500)
+    monkeypatch.setattr(_memory, "MOST_BYTES", 0)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(1500, 5))
     rate = np.exp(1.0 + rows @ rng.normal(size=5) / 3.0)
@@ -288,6 +361,8 @@ def test_rare_counts_of_a_stream_have_their_rate(seed):
 def test_a_batch_may_have_rates_beyond_all_digits(value, monkeypatch):
     """Of coefficients that rows have not told yet: no precision is left beside them."""
     monkeypatch.setattr(_memory, "KEPT", 200)
+    monkeypatch.setattr(_memory, "MOST_BYTES", 0)
+    monkeypatch.setattr(_memory, "GROWTH", np.inf)
     rows = 0.01 * np.random.default_rng(0).normal(size=(300, 2))
     stream = BayesianGLMRegressor("poisson", prior_scale=2.5, posterior="fullrank")
     for part in np.array_split(rows, 3):

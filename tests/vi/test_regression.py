@@ -695,10 +695,10 @@ def test_a_search_of_a_concentration_knows_what_is_left(best, share):
 
 
 def test_batches_add_up_what_they_tell_of_a_concentration():
-    X, y = overdispersed(1500)
+    X, y = overdispersed(1300)
     stream = BayesianGLMRegressor("negative-binomial", posterior="fullrank")
-    added = 0.0
-    for part in (slice(0, 1100), slice(1100, 1300), slice(1300, 1500)):
+    added = 0.0  # of batches too small for the rows before to be seen again
+    for part in (slice(0, 1100), slice(1100, 1200), slice(1200, 1300)):
         stream.partial_fit(X[part], y[part])
         q, rows = stream.posterior_, design(X[part])
         a, v = rows @ q.mean, np.square(rows @ q.factor).sum(axis=1)

@@ -323,14 +323,15 @@ class BayesianLogisticRegression(
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
-        Up to 1,000 rows the posterior is that of a fit to all of them. Of n more a
-        Gaussian is kept beside a sample of 1,000, which is seen again where a batch, or
-        many small ones, move the posterior by more than its width. Batches that are
-        mixtures of what the stream brings then end within a tenth of a standard
-        deviation of a fit to all rows; sorted by class, some :math:`(n / 1000)^{1/2}`
-        standard deviations away, which are small with so many rows. Goes on from a
-        `fit`. There is no ``elbo_`` then, as the sum of the bounds of batches is no
-        bound.
+        All rows are kept up to 1,000, or as many as 8 MB hold (100,000 of six
+        features): so far the posterior ends at that of a fit with the same prior to all
+        of them, in whatever order they come. Beyond, a Gaussian of all is kept beside a
+        sample that 8 MB hold, or of 1,000, in which rows have a larger share the more
+        uncertain their logits were. Up to 1,000 rows these are seen again with each
+        batch, later where the stream has grown by a fifth, or a batch, or many small
+        ones, move the posterior by more than its width. Pickles have the rows that are
+        kept. Goes on from a `fit`. There is no ``elbo_`` then, as the sum of the bounds
+        of batches is no bound.
 
         Parameters
         ----------

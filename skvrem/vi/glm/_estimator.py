@@ -201,7 +201,7 @@ class GaussianPosterior(
 
     def _prior_anew(self, memory, posterior, data, targets):
         """Return a memory and a posterior whose prior follows a batch as well."""
-        if memory.kept.are_all:
+        if memory.short:
             seen = self._moments(*memory.kept.beside(data, targets))
         else:
             seen = memory.seen.merged(self._moments(data, targets))
@@ -433,7 +433,7 @@ class GaussianPosterior(
             if not go_on and self._memory is not None:
                 self._memory = self._memory._replace(seen=self._moments(*new))
             if isinstance(self._memory, Memory) and (not go_on or data is not new[0]):
-                self._memory = self._memory._replace(about=self.posterior_)
+                self._memory = self._memory.looked(self.posterior_)
 
     def _width_by_some(self, model_of, data, targets, prior_of, k, rng):
         """Return how wide the prior is of many coefficients, as some rows tell.
@@ -488,7 +488,9 @@ class GaussianPosterior(
 
     def _memory_of(self, data, targets, prior, before=None):
         """Return what is kept of rows, and of those before; None is the posterior."""
-        return Memory.of(data, targets, prior, before)
+        family = self._family(self, data.n_units, data.n_features)
+        about = self.posterior_, family, self.fit_intercept
+        return Memory.of(data, targets, prior, about, before)
 
     def _memory_before(self):
         """Return what is kept of the rows before a batch."""
@@ -496,7 +498,7 @@ class GaussianPosterior(
             return self._memory
         if "_rows" in vars(self) and not self._rows[0].remote:
             found = self._memory_of(*self._rows)
-            return found._replace(about=self.posterior_)
+            return found.looked(self.posterior_)
         return Memory.nothing(self.posterior_)  # rows of a fit do not travel
 
     def _stepping(self, model, data, plan, point):

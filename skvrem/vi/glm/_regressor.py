@@ -706,10 +706,13 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
-        The posterior of what has been seen is the prior of the batch. Of counts, 1,000
-        rows are kept and seen again where a batch, or many small ones, move the
-        posterior by more than its width; as long as these are all, it is that of a fit
-        to them. Goes on from a `fit`.
+        The posterior of what has been seen is the prior of the batch. Of counts all
+        rows are kept up to 1,000, or as many as 8 MB hold, and the posterior ends at
+        that of a fit with the same prior to them; beyond these a sample, in which rows
+        have a larger share the more uncertain their predictors were. Up to 1,000 rows
+        these are seen again with each batch, later where the stream has grown by a
+        fifth, or a batch, or many small ones, move the posterior by more than its
+        width. Pickles have the rows that are kept. Goes on from a `fit`.
 
         Parameters
         ----------
