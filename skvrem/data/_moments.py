@@ -53,7 +53,7 @@ def column_moments(data, targets=False):
 
     With targets, numbers that batches bring, those of a last column.
     """
-    if data.sparse and not data.remote:
+    if getattr(data, "sparse", False) and not data.remote:  # a batch has blocks, too
         rows, weight = rows_of(data)
         return _both(rows, weight, None)
     return data.chunks().reduce(partial(_of_batch, targets), BothMoments.merged)

@@ -40,7 +40,7 @@ def series(n_states, n_features, n, seed, stay=0.8):
 def moving(model, X, **given):
     model._check_parameters()
     _, data, opened = open_rows(model, X, fresh=True, **given)
-    return _plan.plan_fit(model, opened, data, False)[-1]
+    return _plan.plan_fit(model, opened, data, False)[3]
 
 
 @pytest.mark.parametrize(("most", "n_init"), [(10_000, 20), (2_000, 12)])
