@@ -73,9 +73,7 @@ class KeptRows(NamedTuple):
         """Return a source of the rows kept and of new ones, and their targets."""
         if not self.n_seen:
             return data, targets
-        weight = joined(self.weight * times, weights_of(data))
-        rows = joined(self.rows, container(data.rows))
-        return as_source(rows, weight), joined(self.targets, targets)
+        return _beside(self, self.weight * times, data, targets)
 
 
 class StoredRows(NamedTuple):
@@ -189,9 +187,14 @@ class StreamRows(NamedTuple):
         if not self.n_kept:
             return data, targets
         kept = self.whole()
-        weight = joined(kept.weight * kept.share, weights_of(data))
-        rows = joined(kept.rows, container(data.rows))
-        return as_source(rows, weight), joined(kept.targets, targets)
+        return _beside(kept, kept.weight * kept.share, data, targets)
+
+
+def _beside(kept, weight, data, targets):
+    """Return a source of rows that are kept, of some weight, and new ones; targets."""
+    rows = joined(kept.rows, container(data.rows))
+    source = as_source(rows, joined(weight, weights_of(data)))
+    return source, joined(kept.targets, targets)
 
 
 def _drawn(parts, n, spread_of, rng):

@@ -553,9 +553,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         come in batches of any size, of which the first has a row for each state or
         more; states may change their order then, unless `relabel` has been called.
         With ``n_init="auto"`` where the last of these fits has led to is a start of the
-        next, and only the last one of all has as many others as a `fit`, so that they
-        cost about as much as two or three. A
-        later batch is a step of stochastic EM: the statistics move by
+        next, and only the last one of all has as many others as a `fit`. A later batch
+        is a step of stochastic EM: the statistics move by
         ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
         where t is the number of such batches seen; a batch of fewer rows than those
         that were kept makes its share of a step. Goes on from a `fit`.

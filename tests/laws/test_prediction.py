@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from skvrem.solvers import Batch
+from skvrem.solvers import SVRG, Batch
 from skvrem.solvers._prediction import (
     GainPrediction,
     left_by_sums,
@@ -58,13 +58,14 @@ def test_the_newest_of_steady_gains_count():
     assert left_to_gain([1.0, 0.0, 0.04], 1.0, steady=True) == math.inf
 
 
-def test_a_shoulder_is_no_end_of_batch_em():
+@pytest.mark.parametrize("solver", [Batch(), SVRG(8)], ids=["batch", "svrg"])
+def test_a_shoulder_is_no_end(solver):
     """Gains of fast directions die out, and those of slow ones are left, as in pLSA."""
     tol = 1e-4
     gains = np.append([8.5e-4, 1e-4, 1.2e-5], 8.2e-6 * 0.98 ** np.arange(200))
     left = gains[::-1].cumsum()[::-1] - gains
     assert left[2] > 3.0 * tol > 5.0 * left_to_gain(list(gains[:3]), -5.0)
-    prospect, solver, made = GainPrediction(tol), Batch(), 0
+    prospect, made = GainPrediction(tol), 0
     while not prospect.enough:
         anchor = Anchor(None, -5.0, 1.0, None)
         prospect.see(anchor, gains[made], solver, lambda anchor: True)

@@ -21,7 +21,7 @@ class SVRG(Minibatches):
     name = "svrg"
     exact = True
     certifies = True
-    # As of batches: a shoulder in the third epoch is not the end.
+    # As of batches: a shoulder after the first epochs is no end.
     steady, patience = True, 2
 
     def take(self, model, partition):
