@@ -739,8 +739,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         There is no ``elbo_`` then, as the sum of the bounds of batches is no bound.
         Scales of priors that follow units are made anew with each batch, as a first one
         may have columns or targets that do not vary: those of groups always, else up to
-        1,000 rows, or while sums of all are kept. Later those of counts with a full rank are,
-        where one would change by a factor of two; others stay.
+        1,000 rows, or while sums of all are kept. Later those of counts with a full
+        rank are, where one would change by a factor of two; others stay.
         Of "gaussian" up to 1,000 coefficients the sums of squares and products of all
         rows are kept, and the posterior and a noise and a width of the prior that are
         learnt are those of a fit to all rows, in whatever order they come. So they are
