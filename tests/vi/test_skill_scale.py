@@ -9,7 +9,9 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skvrem import BradleyTerry, solvers
+from skvrem.vi.bradley_terry import _stream
 from skvrem.vi.bradley_terry._inference import differences
+from skvrem.vi.bradley_terry._input import aggregate
 from skvrem.vi.bradley_terry._model import SkillModel
 from skvrem.vi.bradley_terry._scale import of_scale
 from skvrem.vi.gaussian._width import most_likely_width
@@ -161,13 +163,65 @@ def test_unknown_items_and_streams_have_the_learned_scale():
     assert model.prior_scale_ == first.prior_scale_ > 1.5
     _, variance = differences(model, np.array([[-1, -1]]))
     np.testing.assert_allclose(variance, 2.0 * first.prior_scale_**2)
-    more = np.vstack([X[200:], [[0, 50]]])
-    model = pickle.loads(pickle.dumps(model)).partial_fit(more, np.append(y[200:], 1.0))
+    # A new item has it too, while matches have not grown by much.
+    model = pickle.loads(pickle.dumps(model)).partial_fit([[0, 50]], [1.0])
     assert model.prior_scale_ == first.prior_scale_
     assert 1.5 < model.posterior_.scale[-1] < first.prior_scale_
     model.set_params(prior_scale=0.2).partial_fit([[0, 51]], [1.0])
     assert model.prior_scale_ == 0.2 and model.posterior_.scale[-1] < 0.2
     assert BradleyTerry(0.7).fit(X, y).prior_scale_ == 0.7
+
+
+@pytest.mark.parametrize("posterior", ["fullrank", "lowrank", "meanfield"])
+@pytest.mark.parametrize("size", [3, 40])
+def test_a_stream_that_has_grown_is_the_fit(posterior, size):
+    """First matches tell little of the scale, and what a posterior has lost is lost."""
+    X, y = tour(2.0, nu=0.2)
+    given = {"posterior": posterior, "ties": "davidson", "home_advantage": True}
+    given["rank"] = 19  # with less a fit to few matches takes its time
+    whole = BradleyTerry(**given).fit(X, y)
+    stream = BradleyTerry(**given)
+    stream.partial_fit(X[:40], y[:40])
+    for first in range(40, len(X), size):
+        rows = slice(first, first + size)
+        stream.partial_fit(X[rows], y[rows])
+        if first == 200:
+            stream = pickle.loads(pickle.dumps(stream))
+    # The last look is at five sixths of the matches at least; at one more it is at all.
+    stream.partial_fit(X, y)
+    whole.fit(np.tile(X, (2, 1)), np.tile(y, 2))
+    np.testing.assert_array_equal(stream.n_matches_, whole.n_matches_)
+    assert stream.prior_scale_ == pytest.approx(whole.prior_scale_, rel=0.01)
+    near = {"atol": 0.02 * whole.skill_std_.mean()}
+    np.testing.assert_allclose(stream.skill_, whole.skill_, **near)
+    np.testing.assert_allclose(stream.skill_std_, whole.skill_std_, rtol=0.01)
+    assert stream.tie_parameter_ == pytest.approx(whole.tie_parameter_, rel=1e-3)
+    assert stream.home_advantage_ == pytest.approx(whole.home_advantage_, abs=1e-3)
+
+
+def test_a_stream_of_too_many_matches_goes_on_without_them(monkeypatch):
+    monkeypatch.setattr(_stream, "MOST_BYTES", 3000)
+    X, y = tour(1.0)
+    stream = BradleyTerry().partial_fit(X[:50], y[:50])
+    assert stream._kept.matches.first.size <= 50
+    stream.partial_fit(X[50:], y[50:])
+    assert stream._kept is None and stream.n_matches_.sum() == 2 * len(X)
+    scale = stream.prior_scale_
+    stream.partial_fit(X, y)
+    assert stream.prior_scale_ == scale
+
+
+def test_kept_matches_are_those_of_all_batches():
+    X, y = tour(1.0, 6, 60)
+    X, y = np.vstack([X, X[:, ::-1]]), np.append(y, y)
+    codes, home, one = X, np.tile([1.0, 0.0, -1.0], 40), np.ones(len(X))
+    kept, whole = _stream.Memory(), aggregate(codes, home, y, one, True)
+    for rows in (slice(0, 7), slice(7, 8), slice(8, None)):
+        some = codes[rows], home[rows], y[rows], one[rows], True
+        kept = kept.after(aggregate(*some))
+    for part, of_all in zip(kept.matches, whole, strict=True):
+        np.testing.assert_array_equal(part, of_all)
+    assert kept.weight == len(X) and kept.due and not kept.looked_at().due
 
 
 @pytest.mark.parametrize("ties", [None, "davidson"])

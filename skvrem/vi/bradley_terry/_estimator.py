@@ -30,6 +30,7 @@ from skvrem.vi.bradley_terry._input import (
 from skvrem.vi.bradley_terry._model import SkillModel
 from skvrem.vi.bradley_terry._model_stream import Played
 from skvrem.vi.bradley_terry._scale import learned_scale, of_scale
+from skvrem.vi.bradley_terry._stream import Memory
 from skvrem.vi.diagnostics._arviz import ArviZMixin
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.gaussian._guards import (
@@ -252,14 +253,19 @@ class BradleyTerry(
             If `max_iter` steps were not enough.
         """
         with whole_fit(self, ADVICE), solvers.checkpointed(self, X, y, sample_weight):
-            self._fit(X, y, sample_weight)
+            with one_blas_thread():  # whose threads cost more than they save here
+                self._fit(X, y, sample_weight)
+            self._kept = None
         return self
 
     def partial_fit(self, X, y=None, sample_weight=None):
         """Update the skills with further matches, the posterior as their prior.
 
         Items may be new, with `prior_scale_` for their prior. Skills do not change with
-        time: matches of long ago count as much as those of today.
+        time: matches of long ago count as much as those of today. Up to 8 MB of matches
+        (some 200,000 different ones) are kept. Where they weigh a fifth more than when
+        they last were, all are seen again, and a learned scale follows them: then the
+        skills are those of a fit to all. A stream that goes on from `fit` keeps none.
 
         Parameters
         ----------
@@ -286,39 +292,50 @@ class BradleyTerry(
             go_on = hasattr(self, "items_")
             if go_on:
                 check_unchanged(self, "home_advantage", "ties")
-            self._fit(X, y, sample_weight, go_on)
+            before = vars(self).get("_kept") if go_on else Memory()
+            self._kept = self._fit(X, y, sample_weight, go_on, before)
             self._forget_bound()
         return self
 
     @with_callbacks
-    def _fit(self, X, y, sample_weight, go_on=False):
+    def _fit(self, X, y, sample_weight, go_on=False, kept=None):
+        """Fit the matches, and return what a stream keeps of them and those before."""
         began = time.perf_counter()
         labels, home, won, weight = open_matches(
             self, X, y, sample_weight, self.ties, reset=not go_on
         )
         items, codes = self._number_items(labels, go_on)
         n_matches = np.bincount(codes.ravel(), np.repeat(weight, 2), items.size)
-        offset = int(self.home_advantage)
-        learns = among(self.prior_scale, ("learn",))
+        offset, tied = int(self.home_advantage), self.ties is not None
+        home = home if offset else home[:0]
+        matches = aggregate(codes + offset, home, won, weight, tied)
+        if kept is not None:
+            kept = kept.after(matches)
+        again = go_on and kept is not None and kept.due
+        learns, known = among(self.prior_scale, ("learn",)), ()
+        scale = 1.0 if learns else float(self.prior_scale)
+        nothing = np.zeros(items.size + offset)
+        prior = MeanField(nothing, nothing + scale)
+        mean, warm = prior.mean, False
         if go_on:
             n_matches[: self.n_matches_.size] += self.n_matches_
+            last_scale = self.prior_scale_ if learns else scale
             n_more = items.size - self.items_.size
-            scale = self.prior_scale_ if learns else float(self.prior_scale)
-            prior, learns = self.posterior_.widened(n_more, scale), False
+            last = self.posterior_.widened(n_more, last_scale)
+            mean = last.mean
+            if again:
+                matches, known = kept.matches, (np.log(last_scale),)
+            else:
+                prior, scale, learns = last, last_scale, False
         else:
             self._warn_of_groups(count_groups(codes, items.size))
             if offset:
                 _warn_of_homes(home, won)
-            scale = 1.0 if learns else float(self.prior_scale)
-            nothing = np.zeros(items.size + offset)
-            prior = MeanField(nothing, nothing + scale)
         eta, tie_prior = self._tie_prior(won, weight, go_on)
-        mean, warm = prior.mean, False
+        if again:
+            tie_prior = 0.0, 0.0
         if self.warm_start and not go_on:
             mean, eta, warm = self._warm_mean(items, offset, eta)
-        tied = self.ties is not None
-        home = home if offset else home[:0]
-        matches = aggregate(codes + offset, home, won, weight, tied)
         kind = self.posterior
         if kind == "auto":
             kind = "fullrank" if prior.n_dim <= MOST_FULL else "lowrank"
@@ -346,7 +363,7 @@ class BradleyTerry(
             report = progress.start(0, describe)
             runs = solvers.Runs(self.max_iter, began, rng=None, report=report)
             given = self.ties, tie_prior, self.rank
-            last, known = None, ()
+            last = None
             if warm:
                 model = SkillModel(matches, prior, kind, *given)
                 if learns:
@@ -382,6 +399,9 @@ class BradleyTerry(
         if tied:
             found = model.statistics(result.point, None, 1.0)
             self._eta_precision = model.direction(result.point, found).eta_precision
+        if kept is not None and (again or not go_on):
+            kept = kept.looked_at()
+        return kept
 
     def __getstate__(self):
         # Matches stay where they are: only what has been learnt travels.

@@ -249,12 +249,18 @@ def aggregate(codes, home, result, weight, ties):
     swap = a > b
     a, b = np.where(swap, b, a), np.where(swap, a, b)
     win, loss = np.where(swap, loss, win), np.where(swap, win, loss)
-    n = int(codes.max()) + 1
-    keys = a.astype(np.int64) * n + b
+    home = np.where(swap, -home, home) if home.size else home
+    return counted_together(a, b, home, win, loss, tie)
+
+
+def counted_together(first, second, home, *counts):
+    """Return the `Matches` of some, first < second, the same ones counted together."""
+    n = int(second.max()) + 1
+    keys = first.astype(np.int64) * n + second
     if home.size:
-        keys = 3 * keys + np.where(swap, -home, home).astype(np.int64) + 1
+        keys = 3 * keys + home.astype(np.int64) + 1
     keys, where = np.unique(keys, return_inverse=True)
-    counts = [np.bincount(where, part, keys.size) for part in (win, loss, tie)]
+    counts = [np.bincount(where, part, keys.size) for part in counts]
     if home.size:
         keys, home = np.divmod(keys, 3)
         home = home - 1.0
