@@ -35,7 +35,7 @@ from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
 from skvrem.utils._columns import Given
-from skvrem.utils._parallel import threads
+from skvrem.utils._parallel import few_blas_threads, threads
 from skvrem.utils._reports import (
     WIDE,
     CallbackSupportMixin,
@@ -444,9 +444,10 @@ class VRGaussianMixture(
 
         n_init = 1 if warm or self.n_init == "auto" else self.n_init
         with Progress(self, X, y, n_init) as progress:
-            best, attributes = solvers.run_starts(
-                self, start, plan, data, progress, random_state
-            )
+            with few_blas_threads(d):
+                best, attributes = solvers.run_starts(
+                    self, start, plan, data, progress, random_state
+                )
         if trail is not None:
             trail.tell(best)
             attributes["init_scores_"] = trail.scores

@@ -12,13 +12,16 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from numbers import Real
 
 from joblib import cpu_count
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
+
+#: Columns up to which products of matrices are too small for several threads.
+FEW_COLUMNS = 300
 
 _state = threading.local()
 _pools = {}
@@ -116,6 +119,15 @@ def one_blas_thread():
             if not _blas["users"]:
                 for library, n in zip(_blas["libraries"], _blas["before"], strict=True):
                     library.set_num_threads(n)
+
+
+def few_blas_threads(n_columns):
+    """Let BLAS use one thread where matrices have few columns.
+
+    Threads then cost more than they save: several times the CPU seconds, and as many by
+    the clock where other work is done at the same time.
+    """
+    return one_blas_thread() if n_columns <= FEW_COLUMNS else nullcontext()
 
 
 def _enter_pool():

@@ -253,7 +253,7 @@ class BradleyTerry(
             If `max_iter` steps were not enough.
         """
         with whole_fit(self, ADVICE), solvers.checkpointed(self, X, y, sample_weight):
-            with one_blas_thread():  # whose threads cost more than they save here
+            with one_blas_thread():  # more cost more than they save
                 self._fit(X, y, sample_weight)
             self._kept = None
         return self

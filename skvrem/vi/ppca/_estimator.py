@@ -1,6 +1,5 @@
 """Principal components with uncertainty: the scikit-learn shell."""
 
-import contextlib
 import time
 import warnings
 from functools import partial
@@ -22,7 +21,7 @@ from skvrem.utils._base import (
     summary_table,
 )
 from skvrem.utils._columns import Given
-from skvrem.utils._parallel import one_blas_thread
+from skvrem.utils._parallel import few_blas_threads
 from skvrem.utils._reports import (
     ROUNDING,
     CallbackSupportMixin,
@@ -59,8 +58,6 @@ TURNS, BOLD_TURNS = 50, 8
 DRAWN, PAIRS = 100_000, (4, 32)
 # Numbers that all pairs take by a root of the second moments.
 ROOM = 2e7
-# Columns up to which a product is too small for several threads.
-FEW_COLUMNS = 300
 # Loadings whose covariance is kept track of.
 MOST_LOADINGS = 1000
 # Noise of so many times the least that is learnt would rather be less.
@@ -307,8 +304,7 @@ class BayesianPPCA(
     def _fit(self, X, y, sample_weight, go_on=False):
         began = time.perf_counter()
         moments, n_rows, dtype = self._moments_of(X, sample_weight, go_on)
-        few = moments.d <= FEW_COLUMNS  # whose threads cost more than they save
-        with one_blas_thread() if few else contextlib.nullcontext():
+        with few_blas_threads(moments.d):
             self._fit_moments(X, y, moments, n_rows, dtype, go_on, began)
 
     def _fit_moments(self, X, y, moments, n_rows, dtype, go_on, began):
