@@ -215,7 +215,7 @@ def test_kept_matches_are_those_of_all_batches():
     X, y = tour(1.0, 6, 60)
     X, y = np.vstack([X, X[:, ::-1]]), np.append(y, y)
     codes, home, one = X, np.tile([1.0, 0.0, -1.0], 40), np.ones(len(X))
-    kept, whole = _stream.Memory(), aggregate(codes, home, y, one, True)
+    kept, whole = _stream.KeptMatches(), aggregate(codes, home, y, one, True)
     for rows in (slice(0, 7), slice(7, 8), slice(8, None)):
         some = codes[rows], home[rows], y[rows], one[rows], True
         kept = kept.after(aggregate(*some))

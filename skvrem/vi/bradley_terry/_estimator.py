@@ -30,7 +30,7 @@ from skvrem.vi.bradley_terry._input import (
 from skvrem.vi.bradley_terry._model import SkillModel
 from skvrem.vi.bradley_terry._model_stream import Played
 from skvrem.vi.bradley_terry._scale import learned_scale, of_scale
-from skvrem.vi.bradley_terry._stream import Memory
+from skvrem.vi.bradley_terry._stream import KeptMatches
 from skvrem.vi.diagnostics._arviz import ArviZMixin
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.gaussian._guards import (
@@ -292,7 +292,7 @@ class BradleyTerry(
             go_on = hasattr(self, "items_")
             if go_on:
                 check_unchanged(self, "home_advantage", "ties")
-            before = vars(self).get("_kept") if go_on else Memory()
+            before = vars(self).get("_kept") if go_on else KeptMatches()
             self._kept = self._fit(X, y, sample_weight, go_on, before)
             self._forget_bound()
         return self

@@ -14,7 +14,7 @@ MOST_BYTES = 8_000_000
 GROWTH = 1.2
 
 
-class Memory(NamedTuple):
+class KeptMatches(NamedTuple):
     """All matches of a stream, those of the same two items counted together.
 
     Attributes
