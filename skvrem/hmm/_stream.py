@@ -21,12 +21,22 @@ from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Impossible, Passes
 from skvrem.utils._algebra import scale
 from skvrem.utils._averaging import AveragingPoint
+from skvrem.utils._base import check_unchanged
 
 # Shares of a fit's starts in the races on a stream's first rows, beside the winner of
 # the race before: all in the last, which decides, and in the first, but fewer in
 # proportion to its rows where these are less than so much of those that are enough;
 # between them what is left of those of so many fits, or so many.
 FEW, FITS, LEAST = 0.05, 2.4, 0.1
+# Parameters that give a model its shape, which a stream goes on with.
+LASTING = (
+    "n_components",
+    "emission",
+    "covariance_type",
+    "transitions",
+    "startprob",
+    "groups",
+)
 # What validation has found out of the columns of X.
 OF_COLUMNS = ("n_features_in_", "feature_names_in_", "levels_")
 
@@ -56,6 +66,8 @@ def step(estimator, X, continues, *given):
             "continues=True needs an earlier partial_fit, whose last row the "
             "first of these rows follows."
         )
+    if not first:
+        check_unchanged(estimator, *LASTING)
     carried, before = estimator._carried if continues else (None, None)
     # The last row, whatever it weighs, is what the next batch may follow.
     sequences, data, model = open_rows(

@@ -66,6 +66,40 @@ def _kept(value):
     return clone(value) if isinstance(value, BaseEstimator) else value
 
 
+def check_unchanged(estimator, *names):
+    """Check that a stream goes on with the parameters that give a model its shape.
+
+    Raises
+    ------
+    ValueError
+        If one of them has another value than in the fit.
+    """
+    for name in names:
+        before, now = getattr(estimator._of_fit, name), getattr(estimator, name)
+        if not _same(before, now):
+            raise ValueError(
+                f"{name} has changed since the first rows, from {before!r} to {now!r}: "
+                "fit anew."
+            )
+
+
+def _same(a, b):
+    """Whether two parameters are the same, estimators by theirs."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, BaseEstimator):
+        a, b = a.get_params(deep=False), b.get_params(deep=False)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if hasattr(a, "__array__"):
+        a, b = np.asarray(a), np.asarray(b)
+        number = a.dtype.kind == b.dtype.kind == "f"
+        return np.array_equal(a, b, equal_nan=number)
+    return a is b or a == b
+
+
 class VersionedPickle(FitRecord):
     """Pickles that say which version wrote them, without what a fit knows of its rows.
 

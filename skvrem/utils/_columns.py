@@ -38,7 +38,8 @@ def check_column(estimator, name):
         If it is something else, as ids themselves are.
     """
     value = getattr(estimator, name)
-    if not (value is None or isinstance(value, str | Integral)):
+    is_number = isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
+    if not (value is None or isinstance(value, str) or is_number):
         raise ValueError(
             f"{name} of the constructor is the name or number of a column of X; ids "
             f"themselves go to fit(X, {name}=...), got {value!r}."
@@ -96,7 +97,7 @@ def column_number(column, use, names, n_columns):
     if not 0 <= column < n_columns:
         raise ValueError(
             f"{use}={column} is the number of a column of X, which has {n_columns} "
-            "columns."
+            f"columns, 0 to {n_columns - 1}."
         )
     return int(column)
 

@@ -308,12 +308,38 @@ def test_answers_stay_where_parameters_of_parts_change(fitted):
     np.testing.assert_array_equal(after, before[1])
 
 
-def test_a_stream_goes_on_as_it_began(fitted):
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"n_components": 3},
+        {"emission": "poisson"},
+        {"emission": Gaussian("full")},
+        {"emission__reg_covar": 0.1},
+        {"covariance_type": "full"},
+        {"transitions": Covariates([1])},
+        {"startprob": "stationary"},
+        {"startprob": np.array([0.5, 0.5])},
+        {"groups": 0},
+    ],
+)
+def test_a_stream_keeps_the_parameters_that_shape_it(fitted, params):
     _, X = fitted
-    models = [VRHMM(2, random_state=0).partial_fit(X) for _ in range(2)]
-    models[1].set_params(n_components=3, emission="poisson", groups=0)
-    models[1].set_params(transitions=Covariates([1]))
-    for model in models:
-        for _ in range(2):
-            model.partial_fit(X)
-    assert models[0].score(X) == models[1].score(X)
+    emission = Gaussian() if "emission__reg_covar" in params else "gaussian"
+    model = VRHMM(2, emission=emission, random_state=0).partial_fit(X)
+    # The same ones, in other objects, are no change.
+    again = emission if isinstance(emission, str) else Gaussian()
+    model = deepcopy(model).set_params(emission=again).partial_fit(X)
+    before = model.score(X)
+    model.set_params(**params)
+    with pytest.raises(ValueError, match="has changed since the first rows"):
+        model.partial_fit(X)
+    assert model.score(X) == before
+
+
+@pytest.mark.parametrize("groups", [True, False, 1.0, [0, 1]])
+def test_a_column_has_a_name_or_a_number(fitted, groups):
+    _, X = fitted
+    with pytest.raises(ValueError, match="name or number of a column"):
+        VRHMM(2, groups=groups).fit(X)
+    with pytest.raises(ValueError, match="0 to 1"):
+        VRHMM(2, groups=-1).fit(X)

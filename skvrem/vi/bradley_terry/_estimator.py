@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from skvrem import solvers
-from skvrem.utils._base import VersionedPickle
+from skvrem.utils._base import VersionedPickle, check_unchanged
 from skvrem.utils._columns import Given
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
@@ -36,7 +36,6 @@ from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.gaussian._guards import (
     SCALES,
     StreamsWithoutBound,
-    check_unchanged,
     whole_fit,
 )
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField

@@ -27,7 +27,7 @@ from skvrem.data import (
 )
 from skvrem.solvers._protocols import Anchor
 from skvrem.utils._algebra import rescale
-from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._base import VersionedPickle, check_unchanged, summary_table
 from skvrem.utils._classes import (
     PredictsByProba,
     check_known,
@@ -66,7 +66,6 @@ from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
     CENTRE,
     MOST_SCALE,
-    check_unchanged,
     checked,
     whole_fit,
 )

@@ -107,23 +107,6 @@ def checked(estimator, X, *y, reset=False, **options):
     return found
 
 
-def check_unchanged(estimator, *names):
-    """Check that a stream goes on with the parameters that give a model its shape.
-
-    Raises
-    ------
-    ValueError
-        If one of them has another value than in the fit.
-    """
-    for name in names:
-        before, now = getattr(estimator._of_fit, name), getattr(estimator, name)
-        if type(before) is not type(now) or before != now:
-            raise ValueError(
-                f"{name} has changed since the first rows, from {before!r} to {now!r}: "
-                "fit anew."
-            )
-
-
 def check_spread(data):
     """Check that no column of a source lies too far from zero for its spread."""
     if data.remote:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
 from skvrem.data import as_source, column_moments, drawn_rows
-from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._base import VersionedPickle, check_unchanged, summary_table
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
 from skvrem.utils._reports import (
@@ -33,7 +33,6 @@ from skvrem.vi.gaussian._guards import (
     check_pivots,
     check_prior_scale,
     check_spread,
-    check_unchanged,
     checked,
     feature_scales,
     whole_fit,

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import schedules, solvers
 from skvrem.data import as_source, of_dask
 from skvrem.exceptions import FewGroupsWarning
-from skvrem.utils._base import feature_names
+from skvrem.utils._base import check_unchanged, feature_names
 from skvrem.utils._columns import check_column, column_names, column_number
 from skvrem.utils._reports import (
     Progress,
@@ -25,7 +25,6 @@ from skvrem.vi.gaussian._answers import in_chunks
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
     check_spread,
-    check_unchanged,
 )
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian.nested._input import (

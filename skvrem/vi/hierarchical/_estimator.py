@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from skvrem import solvers
 from skvrem.data import of_dask, streamed
 from skvrem.exceptions import FewGroupsWarning
-from skvrem.utils._base import VersionedPickle, feature_names
+from skvrem.utils._base import VersionedPickle, check_unchanged, feature_names
 from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._columns import check_column, column_number
 from skvrem.utils._parallel import one_blas_thread
@@ -38,7 +38,6 @@ from skvrem.vi.gaussian._guards import (
     SCALES,
     StreamsWithoutBound,
     check_prior_scale,
-    check_unchanged,
     feature_scales,
     warn_one_class,
     whole_fit,
