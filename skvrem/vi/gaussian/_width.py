@@ -9,22 +9,26 @@ import numpy as np
 
 from skvrem import schedules, solvers
 
-# Steps of the posterior of a width, and what they leave to gain.
-WIDTH_STEPS, WIDTH_TOL = 5, 0.1
+# Steps of the posterior of a width, at most, and what they leave to gain: in all, or of
+# each of many coefficients, whose squares tell the width so much the better. A width is
+# misjudged by a posterior that is still on its way.
+WIDTH_STEPS, WIDTH_TOL, WIDTH_EACH = 30, 0.1, 0.0025
 # Rounds in which the logarithm of a width is found; the last step, the longest, and the
 # first at least; how far it may go.
 WIDTH_ROUNDS, WIDTH_CHANGE, LONGEST, FIRST, MOST_WIDER = 20, 0.05, 1.0, 0.2, 7.0
 
 
-def few_steps(model, data, point, solver=None, max_iter=WIDTH_STEPS):
+def few_steps(model, data, point, solver=None, max_iter=WIDTH_STEPS, tol=None):
     """Return the `Result` of a few steps, near the best posterior of a prior."""
+    if tol is None:
+        tol = max(WIDTH_TOL, WIDTH_EACH * model.prior.n_dim)
     return solvers.run(
         model,
         solver or solvers.Ascent(),
         data,
         point,
         max_iter=max_iter,
-        tol=WIDTH_TOL,
+        tol=tol,
         step_size=schedules.Constant(1.0),
         temperature=schedules.Constant(1.0),
         rng=None,

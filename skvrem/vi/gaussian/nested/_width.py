@@ -53,7 +53,7 @@ def learned_width(
         prior = prior_of(np.exp(log_width))
         model = model.of_prior(prior)
         solver = solvers.QuasiNewton(WIDTH_TOL)
-        result = few_steps(model, data, point, solver, STEPS)
+        result = few_steps(model, data, point, solver, STEPS, WIDTH_TOL)
         point, passes = result.point, passes + result.history[-1].passes
         square, log_tau = model.of_population(point)
         found = np.sum(square[features] / prior.variance[features] - 1.0)
