@@ -21,6 +21,7 @@ from skvrem.hmm._input import Sequences, fitted_parameters
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm.forward_backward import _model_layout
 from skvrem.hmm.forward_backward._model_layout import Layout
+from skvrem.hmm.forward_backward._model_passes import long_run
 from skvrem.hmm.forward_backward._source import SequenceSource
 from tests.hmm.oracle import enumerate_paths, recursions
 from tests.hmm.test_passes import run
@@ -765,12 +766,12 @@ def test_intervals_of_coefficients(lit):
 
 
 def test_updates_of_stationary_chains_are_short(monkeypatch):
-    """Some tens of evaluations are enough, of many first states as well."""
+    """Some evaluations do for each, which climbs, and some tens lead to the top."""
     from skvrem.hmm.transitions import _homogeneous
 
-    calls, stationary = [], _homogeneous.stationary
+    calls, long_run = [], _homogeneous.long_run
     monkeypatch.setattr(
-        _homogeneous, "stationary", lambda P: calls.append(0) or stationary(P)
+        _homogeneous, "long_run", lambda P: calls.append(0) or long_run(P)
     )
     rng, n = np.random.default_rng(0), 4
     for most in (1.0, 60.0):
@@ -778,7 +779,33 @@ def test_updates_of_stationary_chains_are_short(monkeypatch):
         first = rng.uniform(0.0, most, n)
         transitions = Homogeneous()
         transitions.open(n)
+
+        def value(P, counts=counts, first=first):
+            return np.vdot(counts, np.log(P)) + first @ np.log(long_run(P)[0])
+
+        found, seen = np.full((n, n), 1.0 / n), []
         calls.clear()
-        found = transitions.maximize_stationary(counts, first, np.full((n, n), 1.0 / n))
-        assert len(calls) < 40
+        while len(seen) < 2 or seen[-1] > seen[-2]:
+            found = transitions.maximize_stationary(counts, first, found)
+            seen.append(value(found))
+            assert len(seen) > 1 or len(calls) < 12
+            assert len(calls) < 60
+        # The first has gained nearly all there is.
+        before = value(np.full((n, n), 1.0 / n))
+        assert seen[0] - before > 0.999 * (seen[-1] - before)
         assert np.abs(transitions.slope(found, counts, first)).max() < 1e-4
+
+
+def test_the_long_run_of_states_that_never_meet():
+    """It is the shortest of those that stay, and changes of it are finite."""
+    apart = np.array([[0.9, 0.1, 0.0], [0.3, 0.7, 0.0], [0.0, 0.0, 1.0]])
+    first, last = np.array([0.75, 0.25, 0.0]), np.array([0.0, 0.0, 1.0])
+    share = first @ first / (1.0 + first @ first)  # of the last, of the least square
+    for linked in (0.0, 1e-15):
+        transmat = apart + linked * np.array([[-1, 0, 1], [0, 0, 0], [1, 0, -1]])
+        delta, inverse = long_run(transmat)
+        assert np.abs(inverse).max() < 1e3
+        np.testing.assert_allclose(delta @ transmat, delta, atol=1e-12)
+        if not linked:
+            np.testing.assert_allclose(delta, (1.0 - share) * first + share * last)
+    np.testing.assert_allclose(long_run(np.eye(4))[0], 0.25)

@@ -39,6 +39,8 @@ LEAST = 1e-145
 # Such transitions, of all rows, that count as none, and differences of a row's
 # log-likelihood given those before.
 UNUSED, EQUAL = 1e-10, 1e-8
+# Greatest entry of an inverse that is more than rounding.
+MOST_INVERSE = 1e14
 
 
 class Impossible(ValueError, FloatingPointError):
@@ -91,13 +93,30 @@ class Chain(NamedTuple):
     follows: np.ndarray | None = None
 
 
+def long_run(transmat):
+    r"""Return the distribution that a transition matrix leaves, and an inverse.
+
+    The inverse of :math:`I - \Gamma + 1 1^T`, whose columns sum to the distribution,
+    also tells how this moves with the matrix. Where there are several distributions,
+    as of states that never meet, they are the shortest and the pseudoinverse.
+    """
+    n = len(transmat)
+    equations = 1.0 - np.asarray(transmat, float)
+    equations[np.diag_indices(n)] += 1.0
+    try:
+        inverse = np.linalg.inv(equations)
+        known = np.abs(inverse).max() < MOST_INVERSE
+    except np.linalg.LinAlgError:
+        known = False
+    if not known:
+        inverse = np.linalg.pinv(equations, rcond=1.0 / (n * MOST_INVERSE))
+    delta = np.maximum(inverse.sum(axis=0), 0.0)
+    return delta / delta.sum(), inverse
+
+
 def stationary(transmat):
     """Return the distribution that a transition matrix leaves as it is."""
-    n = len(transmat)
-    equations = np.vstack([np.eye(n) - transmat.T, np.ones(n)])
-    delta = np.linalg.lstsq(equations, np.append(np.zeros(n), 1.0), rcond=None)[0]
-    delta = np.maximum(delta, 0.0)
-    return delta / delta.sum()
+    return long_run(transmat)[0]
 
 
 class Raised:

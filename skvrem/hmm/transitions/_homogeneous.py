@@ -1,6 +1,7 @@
 """How states follow each other, and which comes first."""
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Literal
 
 import numpy as np
@@ -10,11 +11,12 @@ from sklearn.base import BaseEstimator
 from skvrem.hmm.emissions._coordinates import SimplexRows, bounded_log
 from skvrem.hmm.emissions._factors import as_numbers
 from skvrem.hmm.emissions._given import check_shares
-from skvrem.hmm.forward_backward._model_passes import stationary
+from skvrem.hmm.forward_backward._model_passes import long_run, stationary
 from skvrem.utils._columns import Given
 
-# Steps of an update, halvings of one, and a gain a unit that ends it.
-STEPS, HALVINGS, LITTLE = 30, 10, 1e-14
+# Steps of an update, halvings of one, and a gain a unit, or a share of what the update
+# has gained, that ends it.
+STEPS, HALVINGS, LITTLE, ENOUGH = 30, 10, 1e-14, 0.01
 # How far a state can go on, where not to any later one.
 MASKS = {"left-right": 1, "upper-triangular": None}
 
@@ -302,42 +304,47 @@ class Homogeneous(Transitions):
     def maximize_stationary(self, counts, first, before):
         r"""Return the matrix that explains first states by its stationary distribution.
 
-        Maximizes :math:`\sum_{ij} C_{ij} \log \Gamma_{ij}
+        Raises :math:`\sum_{ij} C_{ij} \log \Gamma_{ij}
         + \sum_i s_i \log \delta_i(\Gamma)` over the free entries of :math:`\Gamma`,
         with counts C, sums s of first states and :math:`\delta \Gamma = \delta`. Where
         the gradient is 0, rows are shares of the counts and what first states add to
-        them; the way to such shares leads uphill.
+        them; the way to such shares leads uphill. It ends near the top, as the next
+        update goes on from there: EM needs no more of an M step than that it climbs.
         """
         shares = self._shares
         penalised = np.where(shares.allowed, counts + shares.prior, 0.0)
         scale = max(penalised.sum() + first.sum(), 1.0)
 
-        def loss(vector):
+        def at(vector):
             transmat = self.bind(vector, before)
-            safe = np.maximum(transmat, 1e-300)
-            delta = np.maximum(stationary(transmat), 1e-300)
-            return -((penalised * np.log(safe)).sum() + first @ np.log(delta)) / scale
+            delta, inverse = long_run(transmat)
+            delta = np.maximum(delta, 1e-300)
+            value = np.vdot(penalised, np.log(np.maximum(transmat, 1e-300)))
+            value += first @ np.log(delta)
+            return value / scale, vector, transmat, (delta, inverse)
 
-        starts = self.maximize(counts, before), before
-        best = min(map(self.free, starts), key=loss)
-        lowest = loss(best)
+        found = at(self.free(before))
+        lowest = found[0]
+        plain = at(self.free(self.maximize(counts, before)))
+        found = max(found, plain, key=itemgetter(0))
+        size = 1.0
         for _ in range(STEPS):
-            transmat = self.bind(best, before)
-            added = self._moved(transmat, first)
+            value, vector, transmat, known = found
+            added = _moved(first, *known)
             added = transmat * (added - added.min(axis=1, keepdims=True))
-            step = self.free(self.maximize(counts + added, transmat)) - best
+            step = self.free(self.maximize(counts + added, transmat)) - vector
             for _ in range(HALVINGS):
-                after = loss(best + step)
-                if after < lowest:
+                after = at(vector + size * step)
+                if after[0] > value:
                     break
-                step *= 0.5
-            gain = lowest - after
+                size *= 0.5
+            gain = after[0] - value
             if not gain > 0.0:
                 break
-            lowest, best = after, best + step
-            if gain < LITTLE:
+            found = after
+            if gain < max(LITTLE, ENOUGH * (found[0] - lowest)):
                 break
-        return self.bind(best, before)
+        return found[2]
 
     def free(self, transmat):
         """Return the free coordinates, log-ratios to staying where that is free."""
@@ -354,17 +361,10 @@ class Homogeneous(Transitions):
         distribution.
         """
         if first is not None:
-            counts = counts + transmat * self._moved(transmat, first)
+            delta, inverse = long_run(transmat)
+            delta = np.maximum(delta, 1e-300)
+            counts = counts + transmat * _moved(first, delta, inverse)
         return self._shares.slope(transmat, counts)
-
-    def _moved(self, transmat, first):
-        """Return the slopes of the log-likelihood of first states by entries.
-
-        The stationary distribution moves with these through the fundamental matrix.
-        """
-        delta = np.maximum(stationary(transmat), 1e-300)
-        inverse = np.eye(len(delta)) - transmat + delta
-        return delta[:, None] * np.linalg.solve(inverse, first / delta)
 
     def log_prior(self, transmat):
         """Return the log-density of the prior, up to a constant."""
@@ -394,6 +394,14 @@ class Homogeneous(Transitions):
     def parameters(self, transmat):
         """Return the fitted parameters."""
         return transmat
+
+
+def _moved(first, delta, inverse):
+    """Return the slopes of the log-likelihood of first states by entries of the matrix.
+
+    They are known up to a number for each row, as entries of a row have a fixed sum.
+    """
+    return delta[:, None] * (inverse @ (first / delta))
 
 
 class Initial:
