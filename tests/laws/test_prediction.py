@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from skvrem.solvers import SVRG, Batch
+from skvrem.solvers import SAGA, SVRG, Batch, Incremental
 from skvrem.solvers._prediction import (
     GainPrediction,
     left_by_sums,
@@ -58,7 +58,11 @@ def test_the_newest_of_steady_gains_count():
     assert left_to_gain([1.0, 0.0, 0.04], 1.0, steady=True) == math.inf
 
 
-@pytest.mark.parametrize("solver", [Batch(), SVRG(8)], ids=["batch", "svrg"])
+@pytest.mark.parametrize(
+    "solver",
+    [Batch(), SVRG(8), SAGA(8), Incremental(8), Incremental(8, sweeps=2)],
+    ids=["batch", "svrg", "saga", "incremental", "incremental of a chain"],
+)
 def test_a_shoulder_is_no_end(solver):
     """Gains of fast directions die out, and those of slow ones are left, as in pLSA."""
     tol = 1e-4

@@ -31,8 +31,6 @@ class Incremental(SAGA):
         self.sweeps = sweeps
         self.exact = sweeps > 0
         self.passes = float(max(1, sweeps))
-        if self.exact:
-            self.patience = 1
 
     def certify(self, point, beta):
         """Put the table of the last epoch in place, or fill one by a full pass."""

@@ -27,7 +27,8 @@ class SAGA(Minibatches):
     name = "saga"
     exact = False
     certifies = True
-    patience = 3
+    # As of batches: a shoulder after the first epochs is no end.
+    steady, patience = True, 2
     passes = 1.0
 
     def start(self, model, data, rng):
