@@ -1,9 +1,19 @@
-"""Whether the classes of a stream come mixed, which its curvature depends on."""
+"""What a stream keeps: its rows while they are few, and whether classes come mixed."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvrem import solvers
+from skvrem.data import as_source
+from skvrem.linear._model import Parameters
+from skvrem.linear._plan import plan_fit
+from skvrem.utils._classes import count_classes
+
+# Bytes of rows that are kept. They are seen again where there are so many times as many
+# as when they last were: of rows sorted by a column, whose last ones lie apart, few are
+# left that only a step has seen, and all looks take at most a hundred times one's time.
+MOST_BYTES, GROWTH = 8_000_000, 1.01
 # Rows that are counted together at least.
 FEWEST = 32
 # Times that a class has come: rows of the first may be the first of a long run. Before,
@@ -65,6 +75,77 @@ class ClassOrder(NamedTuple):
         if self.n_batches < TIMES:
             known &= self.seen.min() >= RARE * self.seen.mean()
         return bool(known and self.within > MIXED * _spread(self.seen))
+
+
+class RowsAgain(NamedTuple):
+    """The rows of a stream, while all of them fit in little memory.
+
+    Steps see a row once, at coefficients that later rows change, and how wrong that is
+    depends on the order of rows. A fit to all of them does not. Steps go their own way,
+    which is the stream's where rows have become too many.
+
+    Attributes
+    ----------
+    kept : StreamRows, or None
+        None where there are too many, for good.
+    theta : ndarray of shape (p, k), or None
+        Where steps have led; None where the model's own coefficients are that.
+    fitted : ndarray of shape (p, k), or None
+        The last fit; None as long as there is none.
+    n_looked : int
+        Rows that it was to.
+    """
+
+    kept: Any = None
+    theta: Any = None
+    fitted: Any = None
+    n_looked: int = 0
+
+    def after(self, estimator, rows, C, n_total, center, theta):
+        """Return what is kept, and the fit to it, after some more rows.
+
+        A fit is made only where the number of rows has grown and all classes have come:
+        the coefficients of those to come would run away.
+
+        Parameters
+        ----------
+        estimator : SBMLogisticRegression
+        rows : LabelledRows
+            The new ones.
+        C, n_total, center : as of ``plan_fit``
+        theta : ndarray of shape (p, k)
+            Where steps have led.
+        """
+        if self.kept is None:
+            return self
+        data = rows.data
+        kept = self.kept.after(data, data.targets, MOST_BYTES, 0, _alike)
+        if not kept.are_all:
+            return RowsAgain()
+        now = self._replace(kept=kept, theta=theta)
+        if kept.n_seen < GROWTH * self.n_looked:
+            return now
+        whole = kept.whole()
+        counts = count_classes(whole.targets, len(rows.classes), whole.weight)
+        if not counts.min() > 0.0:
+            return now
+        data = as_source(whole.rows, whole.weight, whole.targets)
+        rows = rows._replace(data=data, dtype=whole.rows.dtype)
+        model, plan = plan_fit(estimator, "auto", rows, C, n_total, center)
+        fit = solvers.run(
+            model,
+            plan.solver,
+            data,
+            model.start(Parameters(theta if self.fitted is None else self.fitted)),
+            max_iter=estimator.max_iter,
+            tol=estimator.tol,
+            rng=np.random.default_rng(0),
+        )
+        return now._replace(fitted=fit.point.parameters.theta, n_looked=kept.n_seen)
+
+
+def _alike(rows):
+    return np.zeros(rows.shape[0])
 
 
 def _spread(counts):

@@ -17,10 +17,11 @@ from sklearn.preprocessing import normalize, scale
 
 from skvrem import SBMLogisticRegression
 from skvrem.data import as_source
+from skvrem.linear import _stream
 from skvrem.linear._arguments import OTHER_SOLVERS
 from skvrem.linear._model import LogisticModel, Online, Parameters
 from skvrem.linear._model_curvature import Curvature
-from skvrem.linear._stream import ClassOrder
+from skvrem.linear._stream import ClassOrder, RowsAgain
 from skvrem.solvers import Batch, Stochastic
 from skvrem.utils._algebra import scale as scale_sums
 
@@ -527,6 +528,13 @@ def stream(model, X, y, size=200):
     return model
 
 
+@pytest.fixture
+def forgets(monkeypatch):
+    """Streams are as those of too many rows to keep."""
+    monkeypatch.setattr(_stream, "MOST_BYTES", 0)
+
+
+@pytest.mark.usefixtures("forgets")
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_stream_comes_near_the_optimum(k, sparse):
@@ -539,6 +547,7 @@ def test_a_stream_comes_near_the_optimum(k, sparse):
     assert model.step_size_ == pytest.approx(200 / 10_000)
 
 
+@pytest.mark.usefixtures("forgets")
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_class_sorted_stream_beats_sgd(k):
     X, y = draw(n=10_000, k=k)
@@ -550,6 +559,7 @@ def test_a_class_sorted_stream_beats_sgd(k):
     assert ours.score(X, y) > shuffled.score(X, y) - 0.05
 
 
+@pytest.mark.usefixtures("forgets")
 @pytest.mark.parametrize("within", [False, True])
 @pytest.mark.parametrize("size", [50, 1000])
 def test_a_stream_does_what_one_stochastic_epoch_does(size, within):
@@ -571,6 +581,7 @@ def test_a_stream_does_what_one_stochastic_epoch_does(size, within):
     assert gap < 0.02 * best and gap < 0.2 * wide
 
 
+@pytest.mark.usefixtures("forgets")
 @pytest.mark.parametrize("size", [1, 10, 100, 1000, 4000])
 @pytest.mark.parametrize("k", [2, 3])  # the 3,974 of two come before 26 others
 def test_a_stream_that_comes_class_by_class_keeps_the_bound(k, size):
@@ -603,6 +614,55 @@ def test_classes_are_mixed_where_batches_are_as_diverse_as_all_rows():
     for rows in (*np.zeros((5, 100), int), np.arange(100) // 95):
         order = order.after(rows)
         assert not order.mixed
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("order", ["random", "by a column", "by class"])
+def test_a_stream_of_rows_that_are_kept_ends_at_the_fit(order, k, sparse):
+    X, y = draw(n=2000, k=k)
+    by = {"random": np.arange(2000), "by a column": X[:, 0], "by class": y}[order]
+    at = np.argsort(by, kind="stable")
+    X, y = (sp.csr_matrix(X[at]) if sparse else X[at]), y[at]
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, 2000)
+    best = SBMLogisticRegression(**TIGHT).fit(X, y, sample_weight=weight)
+    for size in (7, 100):  # all are seen again at the end where a hundredth is new
+        model = SBMLogisticRegression()
+        for first in range(0, 2000, size):
+            rows = slice(first, first + size)
+            given = {"classes": np.unique(y), "sample_weight": weight[rows]}
+            model.partial_fit(X[rows], y[rows], **given)
+        assert loss(model, X, y) < loss(best, X, y) * 1.001
+        if size == 100:
+            np.testing.assert_allclose(model.coef_, best.coef_, atol=5e-3)
+    assert model._again.kept.are_all and model._again.n_looked == 2000
+
+
+@pytest.mark.parametrize("order", ["random", "by class"])
+def test_a_stream_of_more_rows_than_are_kept_is_that_of_steps(order, monkeypatch):
+    """The fit to the first ones would take the last class for rare."""
+    X, y = draw(n=10_000, k=3)
+    at, found = np.argsort(y * (order == "by class"), kind="stable"), []
+    for most in (0, 600_000):  # of 7,000 rows
+        monkeypatch.setattr(_stream, "MOST_BYTES", most)
+        model = SBMLogisticRegression(random_state=0)
+        found.append(stream(model, X[at], y[at]))
+        assert model._again == RowsAgain()
+    np.testing.assert_allclose(found[1].coef_, found[0].coef_, rtol=1e-9, atol=1e-12)
+
+
+def test_a_stream_looks_again_when_all_classes_have_come():
+    X, y = draw(n=2000)
+    order = np.argsort(y, kind="stable")
+    first, both = order[:500], np.append(order[:500], order[-500:])
+    model = SBMLogisticRegression()
+    for rows, looked in ((first, 0), (order[-500:], 1000)):
+        model.partial_fit(X[rows], y[rows], classes=[0, 1])
+        assert model._again.n_looked == looked
+    # What is asked for are steps.
+    for steps in ({"step_size": 1.0}, {"curvature": "bound"}, {"gradient_memory": 0.5}):
+        model = stream(SBMLogisticRegression(**steps), X[both], y[both])
+        assert model._again == RowsAgain()
 
 
 def test_a_stream_has_no_standard_errors():
