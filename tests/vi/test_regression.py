@@ -419,8 +419,8 @@ def test_learned_widths_are_those_of_weights_sparse_rows_and_blocks():
     blocks = [dask.from_array(a, chunks=30) for a in (X, y, weight)]
     elsewhere = clone(model).fit(*blocks)
     np.testing.assert_allclose(elsewhere.prior_scale_, model.prior_scale_, rtol=1e-6)
-    stream = clone(model).partial_fit(X, y, classes=np.arange(3))
-    np.testing.assert_array_equal(stream.prior_scale_, np.ones(4))
+    stream = clone(model).partial_fit(X, y, np.arange(3), weight)
+    np.testing.assert_allclose(stream.prior_scale_, model.prior_scale_, rtol=1e-6)
     given = clone(model).set_params(solver="svrg", random_state=0, tol=0.1)
     given.fit(X, y, weight)
     np.testing.assert_allclose(given.prior_scale_, model.prior_scale_)

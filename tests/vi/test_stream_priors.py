@@ -9,8 +9,9 @@ from scipy.sparse import csr_array
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import as_source, column_moments
+from skvrem.vi.gaussian._model import Full
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
-from skvrem.vi.glm import _memory
+from skvrem.vi.glm import _evidence, _memory
 
 UNITS = np.array([1e-2, 1.0, 1e3])
 ENDS = [0, 1, 40, 300], [0, 2, 7, 300], [0, 30, 60, 300]
@@ -81,7 +82,7 @@ def test_a_fit_that_was_pickled_keeps_its_prior():
 def test_counts_and_classes_have_the_prior_of_all_rows(family, ends):
     X, y = problem(family)
     whole = model_of(family, prior_scale="auto").fit(X, y)
-    stream = streamed(model_of(family), X, y, ends)
+    stream = streamed(model_of(family, prior_scale="auto"), X, y, ends)
     for name in ("prior_scale_", "intercept_prior_scale_"):
         np.testing.assert_allclose(getattr(stream, name), getattr(whole, name), 1e-9)
     assert far(stream, whole) < 0.2
@@ -93,12 +94,88 @@ def test_a_column_may_begin_to_vary_once_rows_have_gone(family, monkeypatch):
     X, y = problem(family, 2000)
     X[:500, 0] = X[0, 0]
     ends = np.arange(0, 2001, 50)
-    stream = streamed(model_of(family), X, y, ends)
+    stream = streamed(model_of(family, prior_scale="auto"), X, y, ends)
     whole = model_of(family, prior_scale="auto").fit(X, y)
     ratio = stream.prior_scale_ / whole.prior_scale_
     assert (np.abs(np.log(ratio)) < np.log(_memory.CHANGED)).all()
     known = model_of(family, prior_scale=whole.prior_scale_)
     assert far(stream, streamed(known, X, y, ends)) < 0.05
+
+
+def learning(family):
+    if family == "logistic":
+        return BayesianLogisticRegression()
+    return BayesianGLMRegressor(family)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("family", ["poisson", "negative-binomial", "logistic"])
+def test_a_width_that_is_learned_is_that_of_the_fit(family, ordered):
+    """Columns of any units, one of which varies late, in batches of any size."""
+    X, y = problem("poisson" if family != "logistic" else family, 3000)
+    X = X * [1.0, 1e-3, 1e3]
+    X[:1500, 2] = X[0, 2]
+    whole = learning(family).fit(X, y)
+    order = np.argsort(y, kind="stable") if ordered else np.arange(3000)
+    for ends in ([0, 1, 20, 2990, 3000], np.arange(0, 3001, 100)):
+        stream = streamed(learning(family), X[order], y[order], ends)
+        assert stream._memory.kept.are_all
+        ratio = stream.prior_scale_ / whole.prior_scale_
+        assert np.abs(np.log(ratio)).max() < 0.15
+        assert far(stream, whole) < 0.05
+        assert np.abs(np.log(stream.coef_std_ / whole.coef_std_)).max() < 0.05
+    # It goes on from a fit likewise.
+    more = {"classes": [False, True]} if family == "logistic" else {}
+    begun = learning(family).fit(X[:30], y[:30]).partial_fit(X[30:], y[30:], **more)
+    assert far(begun, whole) < 0.05
+
+
+@pytest.mark.parametrize("size", [1.0, 2e4, 2e6])
+@pytest.mark.parametrize("family", ["poisson", "negative-binomial", "logistic"])
+def test_a_first_row_may_be_far_out(family, size):
+    """Of one row no column varies: its unit is its size."""
+    rng = np.random.default_rng(0)
+    X, y = size * (1.0 + 0.3 * rng.normal(size=(300, 1))), rng.integers(2, size=300)
+    y[0] = 0
+    whole = learning(family).fit(X, y)
+    stream = streamed(learning(family), X, y == 1, [0, 1, 2, 300])
+    assert far(stream, whole) < 0.05
+    first = streamed(learning(family), X, y == 1, [0, 1])
+    assert np.abs(first.coef_std_ * size).max() < 20.0
+
+
+@pytest.mark.parametrize("family", ["poisson", "logistic"])
+def test_a_width_stays_where_rows_have_gone(family, monkeypatch):
+    monkeypatch.setattr(_memory, "KEPT", 300)
+    monkeypatch.setattr(_memory, "MOST_BYTES", 0)
+    X, y = problem(family, 2000)
+    model = streamed(learning(family), X, y, [0, 100, 300, 400])
+    width = model._width
+    model = streamed(model, X, y, np.arange(400, 2001, 100))
+    assert not model._memory.kept.are_all and model._width == width
+    whole = learning(family).fit(X, y)
+    assert np.abs(np.log(model.prior_scale_ / whole.prior_scale_)).max() < 0.5
+    assert far(model, whole) < 0.3
+
+
+def test_the_curvature_of_a_width_is_that_of_its_slope(rng):
+    """Where the log-likelihood is quadratic, as it is taken to be."""
+    A, towards = rng.normal(size=(9, 4)), rng.normal(size=4)
+    unit = np.append(1.0 / rng.uniform(0.1, 3.0, 3), 0.0)
+    of_intercept = np.array([0.0, 0.0, 0.0, 0.04])
+
+    def at(log_width):
+        prior = unit * np.exp(-2.0 * log_width)
+        precision = A.T @ A + np.diag(prior + of_intercept)
+        covariance = np.linalg.inv(precision)
+        mean = covariance @ towards
+        q = Full(mean[:, None], covariance, precision)
+        square = prior @ (np.square(mean) + covariance.diagonal())
+        return q, prior, square - 3.0 - log_width
+
+    found = _evidence._curvature_of_width(*at(0.2)[:2])
+    wanted = (at(0.2 - 1e-5)[2] - at(0.2 + 1e-5)[2]) / 2e-5
+    assert found == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])

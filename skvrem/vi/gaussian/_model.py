@@ -366,17 +366,17 @@ class GaussianModel(PlainModel):
         point = self.spread(mean, self._target(sums), rng)
         if self.rank or not self.family.overflows:
             return point
-        best, share = self._loss(point, data), 1.0
+        best, share = self.loss(point, data), 1.0
         while share < MOST_TIMES:
             share *= 10.0
             other = self.spread(mean, self._target(sums, share), rng)
-            loss = self._loss(other, data)
+            loss = self.loss(other, data)
             if best < loss + self.total_weight:
                 break
             point, best = other, loss
         return point
 
-    def _loss(self, point, data):
+    def loss(self, point, data):
         """Return minus the bound of a point, infinity where that overflows."""
         sums = data.chunks().sum(partial(self.statistics, point, beta=1.0))
         mean = sums._replace(objective=sums.objective / self.total_weight)

@@ -59,8 +59,9 @@ class BayesianLogisticRegression(
         standardised ones the scale of the highest bound, under a log-normal prior of
         its own (median 1, spread 1), and a standard deviation more. Of more than 1,000
         features it is one scale for all, and of more than 1,000 coefficients some of
-        the rows tell it; in a stream it is 1. With groups it is of what they have in
-        common. A number is for features on one scale.
+        the rows tell it. A stream learns it again as it grows, as long as it keeps all
+        rows (see `partial_fit`). With groups it is of what they have in common, and 1
+        in a stream. A number is for features on one scale.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float or "auto", default="auto"
@@ -324,8 +325,9 @@ class BayesianLogisticRegression(
         """Update the posterior with one batch of a stream.
 
         All rows are kept up to 1,000, or as many as 8 MB hold (100,000 of six
-        features): so far the posterior ends at that of a fit with the same prior to all
-        of them, in whatever order they come. Beyond, a Gaussian of all is kept beside a
+        features): so far the posterior, and a width of the prior that is learned, end
+        near those of a fit to all of them, in whatever order they come. Beyond, the
+        width stays, and a Gaussian of all is kept beside a
         sample that 8 MB hold, or of 1,000, in which rows have a larger share the more
         uncertain their logits were. Up to 1,000 rows these are seen again with each
         batch, later where the stream has grown by a fifth, or a batch, or many small

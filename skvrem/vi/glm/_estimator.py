@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import as_source, column_moments, drawn_rows
+from skvrem.data import as_source, drawn_rows
 from skvrem.utils._base import VersionedPickle, check_unchanged, summary_table
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
@@ -48,15 +48,11 @@ from skvrem.vi.gaussian._plan import (
     plan_fit,
     takes_sparse_rows,
 )
-from skvrem.vi.glm._evidence import of_predictors, width_of_prior
+from skvrem.vi.gaussian._width import WIDTH_CHANGE
+from skvrem.vi.glm._evidence import Width, of_predictors, width_of_prior
 from skvrem.vi.glm._groups import OF_GROUPS, ByGroup
-from skvrem.vi.glm._input import (
-    REACH,
-    reach_of_features,
-    units_of_features,
-    warn_unseen,
-)
-from skvrem.vi.glm._memory import FEW, Gram, Memory
+from skvrem.vi.glm._input import REACH, ColumnUnits, warn_unseen
+from skvrem.vi.glm._memory import FEW, GROWTH, Gram, Memory
 from skvrem.vi.glm._span import Span, in_coordinates
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
@@ -115,6 +111,8 @@ class GaussianPosterior(
 
     #: Parameters that a stream goes on with; what `prior_scale` may be but numbers.
     _lasting = ("fit_intercept",)
+    #: What has been learned of the width of the prior, where that is not by sums.
+    _width: Width | None = None
     _prior_options: tuple = ("learn",)
 
     def __sklearn_tags__(self):
@@ -143,8 +141,8 @@ class GaussianPosterior(
         return prior
 
     def _moments(self, data, targets):
-        """Return the `ColumnMoments` of rows that a prior follows, targets the last."""
-        return column_moments(data).weighted
+        """Return what a prior follows of rows and targets."""
+        return ColumnUnits.of(data)
 
     def _prior_of(self, data, targets, learned=False, seen=None):
         """Return a function that has the prior over the coefficients of a predictor.
@@ -154,7 +152,7 @@ class GaussianPosterior(
 
         Parameters
         ----------
-        seen : ColumnMoments, default=None
+        seen : ColumnUnits or ColumnMoments, default=None
             What `_moments` returns, of all rows of a stream that has begun.
         """
         wide = self.intercept_prior_scale
@@ -162,21 +160,20 @@ class GaussianPosterior(
             fixed = np.ones(data.n_features)
         else:
             fixed = feature_scales(self, data.n_features)
+        if seen is None and not learned and not data.remote:
+            warn_unseen(self, data, fixed)
         centring = self.fit_intercept and among(wide, ("auto",))
-        # What does not vary is an intercept of its own.
-        if seen is not None:
-            centre = np.where(seen.deviation > 0.0, seen.mean, 0.0)
-        elif learned or centring:
-            centre, units = units_of_features(data)
-            reach = reach_of_features(data, centre)
-            centre = np.where(reach > ROUNDING * np.abs(centre), centre, 0.0)
+        if seen is None and (learned or centring):
+            seen = self._moments(data, targets)
+        if centring:
+            # What does not vary is an intercept of its own.
+            varies = seen.reach > ROUNDING * np.abs(seen.mean)
+            centre = np.where(varies, seen.mean, 0.0)
         if learned:
             # By its deviation a rare one, as of a category, had next to no prior.
-            units = np.maximum(units, reach / REACH)
+            units = np.maximum(seen.deviation, seen.reach / REACH)
             if data.n_features > FULL_RANK:
                 units = np.full(data.n_features, np.sqrt(np.mean(np.square(units))))
-        elif seen is None and not data.remote:
-            warn_unseen(self, data, fixed)
 
         def prior_of(width=None):
             scale = fixed if width is None else width / units
@@ -205,7 +202,9 @@ class GaussianPosterior(
         else:
             seen = memory.seen.merged(self._moments(data, targets))
         memory = memory._replace(seen=seen)
-        one = self._prior_of(data, targets, seen=seen)()
+        width = self._width if among(self.prior_scale, ("learn",)) else None
+        prior_of = self._prior_of(data, targets, width is not None, seen)
+        one = prior_of() if width is None else prior_of(width.value)
         prior = of_predictors(one, memory.prior.n_dim // one.n_dim)
         memory, posterior = memory.with_prior(prior, posterior)
         if memory.prior is prior:
@@ -311,11 +310,12 @@ class GaussianPosterior(
                 memory, prior = self._prior_anew(memory, prior, *new)
             learned = learned and anew
         else:
-            prior_of = self._prior_of(data, targets, learned and not stream)
+            self._width = None
+            prior_of = self._prior_of(data, targets, learned)
         if anew:
             prior = prior_of()
-            # The width of a batch is not that of the rows to come.
-            again = go_on or not stream or self._keeps_sums(data, prior)
+            # The width of a batch that is not kept is not that of the rows to come.
+            again = go_on or not stream or self._keeps_rows(data, prior)
             learned = learned and again
         given = data, targets, prior, known
         prior = one = self._learn(*given, prior_of if learned else None)
@@ -327,6 +327,10 @@ class GaussianPosterior(
         if isinstance(memory, Memory):
             about = prior, family, self.fit_intercept
             prior, data, targets = memory.prior_and_rows(*about, data, targets)
+            k = family.n_predictors
+            if prior is memory.prior and self._learns_anew(memory, data, last, k):
+                learned = True
+                prior_of = self._prior_of(data, targets, True, memory.seen)
         n_units = seen_by_sums or new[0].n_units
         alone = not seen
         if isinstance(memory, Memory):
@@ -349,18 +353,24 @@ class GaussianPosterior(
         given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
         model = model_of(data, *given, *kind)
         mean, rows = self._first_mean(model, data, prior), data
+        afresh = isinstance(memory, Memory) and prior is memory.prior
         if learned and not apart:
             if prior.n_dim <= FULL_RANK:
                 whole = model_of(data, *given, "full")
                 start = whole.start(mean, data, rng)
-                found = width_of_prior(whole, data, start, prior_of)
-                width, near, family, passes = found
+                if afresh:
+                    start = self._nearest(whole, data, start, last)
+                found = width_of_prior(whole, data, start, prior_of, self._width)
+                self._width, near, family, passes = found
                 mean = near.parameters.mean
             else:
-                width = self._width_by_some(model_of, data, targets, prior_of, k, rng)
-            one = prior_of(width)
+                given_some = model_of, data, targets, prior_of, k, rng
+                self._width = self._width_by_some(*given_some)
+            one = prior_of(self._width.value)
             self._keep_prior(one)
             prior = of_predictors(one, k)
+            if afresh:
+                memory = memory._replace(prior=prior)
             given = family, targets, prior, weight, intercept
             model = model_of(data, *given, *kind)
         posterior_of = model.posterior
@@ -381,14 +391,12 @@ class GaussianPosterior(
                 return span.lift_low(q) if spans else span.lift(q, k)
 
         point = None if last is None else model.point_of(last)
-        if isinstance(memory, Memory) and prior is memory.prior:
-            points = [] if point is None else [point]
-            points.append(model.start(mean, rows, rng))
-            point = self._better(model, rows, points)
-        if point is None and model.full:
+        if model.full and near is not None and (point is None or afresh):
             point = near
-        if point is None:
+        elif point is None or afresh:
             point = model.start(mean, rows, rng)
+        if afresh:
+            point = self._nearest(model, rows, point, last)
 
         moved, plan = model, plan.stepping(1.0, seen_by_sums or data.n_units)
         if plan.name != "batch":
@@ -434,6 +442,20 @@ class GaussianPosterior(
             if isinstance(self._memory, Memory) and (not go_on or data is not new[0]):
                 self._memory = self._memory.looked(self.posterior_)
 
+    def _learns_anew(self, memory, data, posterior, k):
+        """Whether the width of a prior is learned by all rows of a stream, again.
+
+        Where there are many more of them, or their posterior has another by now.
+        """
+        before, prior = self._width, memory.prior
+        if not among(self.prior_scale, ("learn",)) or memory.seen is None:
+            return False
+        if before is None or data.n_units >= GROWTH * before.n_rows:
+            return True
+        # Of many coefficients some rows tell it, which are not those of the posterior.
+        moved = before.moved(posterior, prior, k, self.fit_intercept)
+        return prior.n_dim <= FULL_RANK and abs(moved) > WIDTH_CHANGE
+
     def _width_by_some(self, model_of, data, targets, prior_of, k, rng):
         """Return how wide the prior is of many coefficients, as some rows tell.
 
@@ -452,7 +474,8 @@ class GaussianPosterior(
         about = family, targets, prior, some.total_weight, intercept
         model = model_of(some, *about, "full")
         start = model.start(self._first_mean(model, some, prior), some, rng)
-        return width_of_prior(model, some, start, prior_in_span)[0]
+        width, *_ = width_of_prior(model, some, start, prior_in_span)
+        return width._replace(n_rows=data.n_units)
 
     def _in_span(self, data, prior, n_before=0):
         """Whether there is a posterior of more coefficients than a full rank is for.
@@ -469,21 +492,20 @@ class GaussianPosterior(
         return exact and natural and wide and alone and fits
 
     @staticmethod
-    def _better(model, rows, points):
-        """Return the point that explains rows best.
+    def _nearest(model, rows, start, last):
+        """Return the point that explains rows better: a start, or that of a posterior.
 
         Of the width that earlier rows have left, exponentials of new ones may have no
         mean that steps could leave.
         """
-        sums = [
-            rows.chunks().sum(partial(model.statistics, at, beta=1.0)) for at in points
-        ]
-        bounds = list(map(model.objective, points, sums))
-        return points[int(np.nanargmax(bounds))]
+        before = model.point_of(last)
+        if before is None:
+            return start
+        return min(start, before, key=partial(model.loss, data=rows))
 
-    def _keeps_sums(self, data, prior, n_before=0):
-        """Whether a stream keeps sums of all of its rows, or the rows, as a `Gram`."""
-        return False
+    def _keeps_rows(self, data, prior, n_before=0):
+        """Whether a stream keeps rows, or sums of all of them."""
+        return True
 
     def _memory_of(self, data, targets, prior, before=None):
         """Return what is kept of rows, and of those before; None is the posterior."""
@@ -496,7 +518,9 @@ class GaussianPosterior(
         if "_memory" in vars(self):
             return self._memory
         if "_rows" in vars(self) and not self._rows[0].remote:
+            data, targets, _ = self._rows
             found = self._memory_of(*self._rows)
+            found = found._replace(seen=self._moments(data, targets))
             return found.looked(self.posterior_)
         return Memory.nothing(self.posterior_)  # rows of a fit do not travel
 

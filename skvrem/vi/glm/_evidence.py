@@ -27,7 +27,7 @@ from scipy.special import psi
 
 from skvrem.data import column_moments
 from skvrem.utils._tiles import DenseTile, tiles
-from skvrem.vi.gaussian._model import Full, GaussianModel, Point
+from skvrem.vi.gaussian._model import Full, GaussianModel, Point, as_vector
 from skvrem.vi.gaussian._model_families import GaussianNoise
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 from skvrem.vi.gaussian._width import few_steps, most_likely_width
@@ -231,12 +231,57 @@ def deviation_of_mode(curvature):
     return 1.0 / np.sqrt(max(curvature, 1.0))
 
 
+class Width(NamedTuple):
+    """How wide a prior is most likely, in units of standardised features.
+
+    Attributes
+    ----------
+    log : float
+        Its logarithm, where that is most likely.
+    curvature : float
+        Of its density there.
+    n_rows : int
+        That tell it.
+    """
+
+    log: float
+    curvature: float
+    n_rows: int
+
+    @property
+    def value(self):
+        """The width that is taken."""
+        return float(np.exp(self.log + deviation_of_mode(self.curvature)))
+
+    def moved(self, posterior, prior, k, intercept):
+        """Return by how much its logarithm is another by a posterior, about.
+
+        prior: as wide as the width is taken.
+        """
+        features, at = features_of(prior, k, intercept), np.log(self.value)
+        square = _squares(posterior.mean, posterior.variance, prior)[features]
+        slope = float(square.sum()) - square.size - at
+        return at + slope / self.curvature - self.log
+
+
 def of_predictors(one, k):
     """Return the prior over the coefficients of k predictors, one that of each."""
     return MeanField(np.tile(one.mean, k), np.tile(one.scale, k))
 
 
-def width_of_prior(model, data, point, prior_of):
+def features_of(prior, k, intercept):
+    """Return which coefficients (D,) of k predictors are not their intercepts."""
+    features = np.full((k, prior.n_dim // k), True)
+    features[:, features.shape[1] - intercept :] = False
+    return features.ravel()
+
+
+def _squares(mean, variance, prior):
+    """Return expected squares of coefficients (D,), in those of a prior's scales."""
+    return (np.square(mean) + variance) / prior.variance
+
+
+def width_of_prior(model, data, point, prior_of, before=None):
     """Return how wide a prior is most likely, and where the posterior is then, about.
 
     Parameters
@@ -247,11 +292,12 @@ def width_of_prior(model, data, point, prior_of):
     point : Point
     prior_of : callable
         Returns the prior over the coefficients of a predictor, of a width.
+    before : Width, default=None
+        Of fewer rows, to start from.
 
     Returns
     -------
-    width : float
-        In units of standardised features.
+    width : Width
     point : Point
     family : object
     passes : float
@@ -261,20 +307,37 @@ def width_of_prior(model, data, point, prior_of):
 
     def slope(log_width):
         nonlocal model, point, passes
-        one = prior_of(np.exp(log_width))
-        changed = model.changed(prior=of_predictors(one, model.k))
-        result = few_steps(changed, data, point)
+        prior = of_predictors(prior_of(np.exp(log_width)), model.k)
+        result = few_steps(model.changed(prior=prior), data, point)
         point, passes = result.point, passes + result.history[-1].passes
         model = model.learned(point)
-        q = point.parameters
-        square = np.square(q.mean) + model.columns(q.covariance.diagonal())
-        square /= np.square(one.scale)[:, None]
-        features = square[: len(square) - model.intercept]
-        return float(features.sum()) - features.size
+        q, features = point.parameters, features_of(prior, model.k, model.intercept)
+        square = _squares(as_vector(q.mean), q.covariance.diagonal(), prior)[features]
+        return float(square.sum()) - square.size
 
-    log_width, curvature = most_likely_width(slope)
-    width = float(np.exp(log_width + deviation_of_mode(curvature)))
-    return width, point, model.family, passes
+    start = () if before is None else before[:2]
+    log_width, curvature = most_likely_width(slope, *start)
+    if before is not None:
+        prior = of_predictors(prior_of(np.exp(log_width)), model.k)
+        features = features_of(prior, model.k, model.intercept)
+        curvature = _curvature_of_width(point.parameters, features / prior.variance)
+    return Width(log_width, curvature, data.n_units), point, model.family, passes
+
+
+def _curvature_of_width(q, precision):
+    r"""Return minus the second derivative of bound and log-normal prior by log w.
+
+    Of rows whose curvature stands still, :math:`\Sigma` has the derivative
+    :math:`2 \Sigma P \Sigma` and the mean :math:`2 \Sigma P \mu`, with the prior's
+    precisions P (D,), zero for intercepts.
+    """
+    mean = as_vector(q.mean)
+    square = np.square(mean) + q.covariance.diagonal()
+    pulled = precision * mean
+    moved = 2.0 * pulled @ q.covariance @ pulled
+    moved += precision @ np.square(q.covariance) @ precision
+    # As of `most_likely_width`: where rows tell nothing, the log-normal's own.
+    return max(float(1.0 + 2.0 * (precision @ square - moved)), 1.0)
 
 
 def log_variance(df):

@@ -45,7 +45,7 @@ from skvrem.vi.gaussian.nested._model_origin import (
 )
 from skvrem.vi.gaussian.nested._width import learned_width
 from skvrem.vi.glm._evidence import deviation_of_mode
-from skvrem.vi.glm._input import units_of_features
+from skvrem.vi.glm._input import ColumnUnits
 from skvrem.vi.glm._model_groups import (
     Design,
     GroupBlocks,
@@ -417,7 +417,8 @@ class ByGroup:
         """Return an origin (p,), and the moments of columns if it is to be learnt."""
         if q == 1 or not self.fit_intercept:
             return np.zeros(order.size), None
-        given = zip(units_of_features(data), (0.0, 1.0), strict=True)
+        units = ColumnUnits.of(data)
+        given = zip((units.mean, units.deviation), (0.0, 1.0), strict=True)
         centre, deviation = (np.append(part, own)[order] for part, own in given)
         origin, last = centre.copy(), None
         if self.warm_start:

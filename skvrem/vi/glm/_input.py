@@ -2,11 +2,13 @@
 
 import warnings
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from skvrem.data import (
+    ColumnMoments,
     as_source,
     column_moments,
     open_remote,
@@ -49,22 +51,56 @@ def few_in_memory(estimator, data):
     return as_source(rows, weight), batch.targets
 
 
-def units_of_features(data):
-    """Return the means of features, and their standard deviations.
+def units_of(mean, deviation):
+    """Return the standard deviations of columns, of those that do not vary their size.
 
-    Those of features that do not vary are one.
+    Or one, if that is less. Such a column is an intercept of its own: by another unit
+    rates of the first row of a stream, of numbers of thousands, have no mean.
     """
-    moments = column_moments(data).weighted
-    return moments.mean, np.where(moments.deviation > 0.0, moments.deviation, 1.0)
+    return np.where(deviation > 0.0, deviation, np.maximum(np.abs(mean), 1.0))
 
 
-def reach_of_features(data, mean):
-    """Return how far features go from their means, at most."""
-    if data.remote:
-        ends = data.chunks().reduce(_ends_of_block, np.maximum)
-    else:
-        ends = _ends(*rows_of(data))
-    return np.maximum(mean + ends[0], ends[1] - mean)
+class ColumnUnits(NamedTuple):
+    """Moments of the columns of some rows, and how far they go.
+
+    Attributes
+    ----------
+    moments : ColumnMoments
+    ends : ndarray of shape (2, n_features)
+        Minus the least value of each column, and the largest.
+    """
+
+    moments: ColumnMoments
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, data):
+        """Return those of a source."""
+        if data.remote:
+            ends = data.chunks().reduce(_ends_of_block, np.maximum)
+        else:
+            ends = _ends(*rows_of(data))
+        return cls(column_moments(data).weighted, ends)
+
+    def merged(self, other):
+        """Return those of all rows of two sources."""
+        ends = np.maximum(self.ends, other.ends)
+        return ColumnUnits(self.moments.merged(other.moments), ends)
+
+    @property
+    def mean(self):
+        """Means of the columns."""
+        return self.moments.mean
+
+    @property
+    def reach(self):
+        """How far columns go from their means, at most."""
+        return np.maximum(self.mean + self.ends[0], self.ends[1] - self.mean)
+
+    @property
+    def deviation(self):
+        """ColumnUnits of the columns; see `units_of`."""
+        return units_of(self.mean, self.moments.deviation)
 
 
 def warn_unseen(estimator, data, prior_scale):
@@ -74,8 +110,8 @@ def warn_unseen(estimator, data, prior_scale):
     """
     rows, _ = rows_of(data)
     some = as_source(rows[:: -(-data.n_units // LOOKED_AT)], None)
-    mean, units = units_of_features(some)
-    units = np.maximum(units, reach_of_features(some, mean) / REACH)
+    found = ColumnUnits.of(some)
+    units = np.maximum(found.deviation, found.reach / REACH)
     most = units * prior_scale
     # A narrow prior of columns that vary is what was asked for; and many that vary by
     # little, as those of words, may move a logit together.
@@ -89,7 +125,7 @@ def warn_unseen(estimator, data, prior_scale):
             f"The prior of {type(estimator).__name__} lets some columns of X hardly "
             f"matter, as they vary by little: {which}. Scale the data "
             "(sklearn.preprocessing.StandardScaler). prior_scale='learn' follows their "
-            "units in a fit of all rows at once.",
+            "units, but in a stream with groups.",
             DataScaleWarning,
             stacklevel=outside(),
         )

@@ -41,7 +41,7 @@ from skvrem.vi.glm._evidence import (
     mean_variance,
     squares_of,
 )
-from skvrem.vi.glm._input import few_in_memory, open_blocks
+from skvrem.vi.glm._input import few_in_memory, open_blocks, units_of
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
 from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
@@ -88,8 +88,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         all so far (see `partial_fit`). "learn" has, in the place of 2.5, the width of
         the largest evidence (of counts, the highest bound), under a log-normal prior of
         its own (median 1, spread 1), and a standard deviation more. Of counts with more
-        than 1,000 coefficients some of the rows tell it; in a stream, but for one whose
-        posterior is that of a fit to all rows, and with groups it is "auto".
+        than 1,000 coefficients some of the rows tell it. A stream learns it again as it
+        grows, as long as it keeps all rows or their sums (see `partial_fit`); in others
+        of "gaussian", and with groups, it is "auto".
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' standard deviation. What is
@@ -410,7 +411,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
     def _moments(self, data, targets):
-        features = super()._moments(data, targets)
+        features = column_moments(data).weighted
         if self.family == "gaussian":
             mean, variance = mean_variance(data, targets)
         else:  # their rate, which does not vary
@@ -425,11 +426,12 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _units(self, data, targets, seen=None):
         """Return the targets' mean and deviation, and those of the features."""
         seen = self._moments(data, targets) if seen is None else seen
-        deviations = np.where(seen.deviation > 0.0, seen.deviation, 1.0)
-        about, unit = seen.mean[-1], deviations[-1]
+        units = np.where(seen.deviation > 0.0, seen.deviation, 1.0)
+        about, unit = seen.mean[-1], units[-1]
         if self.family != "gaussian":
             about, unit = np.log(about), 1.0
-        return about, unit, seen.mean[:-1], deviations[:-1]
+            units = units_of(seen.mean, seen.deviation)
+        return about, unit, seen.mean[:-1], units[:-1]
 
     def _prior_of(self, data, targets, learned=False, seen=None):
         mean, unit, centre, deviations = self._units(data, targets, seen)
@@ -521,11 +523,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             prior = np.append(prior, self.intercept_prior_scale_)
         return {"prior sd": prior}
 
-    def _keeps_sums(self, data, prior, n_before=0):
+    def _keeps_rows(self, data, prior, n_before=0):
         few = prior.n_dim <= MOST_IN_GRAM
-        return self.family == "gaussian" and (
-            few or self._in_span(data, prior, n_before)
-        )
+        return self.family != "gaussian" or few or self._in_span(data, prior, n_before)
 
     def _memory_of(self, data, targets, prior, before=None):
         if self.family != "gaussian":
@@ -533,7 +533,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if isinstance(before, Memory):
             return None
         about = (prior,) if before is None else (before.prior, len(before.rows))
-        if not self._keeps_sums(data, *about):
+        if not self._keeps_rows(data, *about):
             return None
         return Gram.of(data, targets, prior, before)
 
@@ -708,8 +708,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
         The posterior of what has been seen is the prior of the batch. Of counts all
         rows are kept up to 1,000, or as many as 8 MB hold, and the posterior ends at
-        that of a fit with the same prior to them; beyond these a sample, in which rows
-        have a larger share the more uncertain their predictors were. Up to 1,000 rows
+        that of a fit to them, with a width of the prior that is learned; beyond these
+        the width stays, and a sample is kept, in which rows have a larger share the
+        more uncertain their predictors were. Up to 1,000 rows
         these are seen again with each batch, later where the stream has grown by a
         fifth, or a batch, or many small ones, move the posterior by more than its
         width. Pickles have the rows that are kept. Goes on from a `fit`.
