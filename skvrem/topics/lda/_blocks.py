@@ -17,6 +17,11 @@ class BlockLDAModel(VisitedWhereTheyLie, LDAModel):
 class BlockCollapsedLDAModel(VisitedWhereTheyLie, CollapsedLDAModel):
     """Collapsed topics of documents that lie in blocks elsewhere, and n_d with them."""
 
+    def for_batches(self, point, visit):
+        """Return what a visit needs of the point."""
+        own = point.own._replace(reached=None)
+        return super().for_batches(point._replace(own=own), visit)
+
     def _counts_of(self, n_documents, width):
         return beside_rows(partial(_zeros, width, self.dtype))
 

@@ -96,7 +96,7 @@ class TemperedLDA(TopicModel):
         "svrg" where `max_iter` is at least 4, else "stochastic" (as it is where
         `step_decay` or `step_offset` is given, or `tempering` is "local"). From random
         topics, with the collapsed E step and no step of one's own, the first epoch of
-        "svrg" has no anchor.
+        "svrg" has no anchor. Collapsed "svrg" has momentum from epoch to epoch.
     step_size : float, default="auto"
         For "svrg" the constant step, "auto" is 14 / n_batches, of mean field
         7 / n_batches, at most 1; for

@@ -24,6 +24,7 @@ from scipy.special import digamma, gammaln
 
 from skvrem.topics._model import (
     NO_WORDS,
+    SUM_WORDS,
     TASK_WORDS,
     TASK_WORK,
     Statistics,
@@ -35,7 +36,7 @@ from skvrem.topics._model import (
     cut_words,
     word_rows,
 )
-from skvrem.topics._model_arrays import pad, padded_empty, padded_zeros
+from skvrem.topics._model_arrays import pad, padded_empty, padded_zeros, places
 from skvrem.topics.lda import _kernels_collapsed as kernels
 from skvrem.topics.lda._model import Parameters
 from skvrem.utils._algebra import dense
@@ -49,6 +50,9 @@ ROOM = 1 << 20
 # Epochs of equal priors: before they are learned, from then on so many, and a third of
 # all made once steps on them, so many at a time, change them by less than this share.
 FIRST_LEARNED, PAUSE, STILL, DOC_STEPS, WORD_STEPS = 4, 2, 0.05, 5, 3
+# Topics go on by this share of what an epoch about an anchor has moved them, at most:
+# what documents and topics settle among each other alone takes half of the epochs.
+MOMENTUM = 0.5
 # Smaller parameters of a prior are not learned: the topic has left the corpus.
 LEAST_PRIOR = 1e-4
 # Of more documents in memory α is learned from so many at random.
@@ -79,6 +83,9 @@ class CollapsedState(NamedTuple):
         Share by which α was changed when it was learned, all where that is to come.
     sample : int32 ndarray
         Documents, ascending, that `chances` and `weight` are of; empty for all.
+    reached : ndarray of shape (n_features, K), or None
+        Statistics that the last epoch came to, which the topics went on from; None
+        where its steps were not about an anchor.
     """
 
     before: np.ndarray
@@ -92,6 +99,7 @@ class CollapsedState(NamedTuple):
     next: int = FIRST_LEARNED
     moved: float = 0.0
     sample: np.ndarray = NO_WORDS
+    reached: np.ndarray | None = None
 
     #: What visits write to.
     written = ("after", "chances", "weight")
@@ -230,14 +238,34 @@ class CollapsedLDAModel(WordModel):
         own = point.own._replace(after=self._room_beside(point.own.before))
         return point._replace(own=self._to_look_at(own) if _is_due(own) else own)
 
+    def update(self, point, mean, correction, step):
+        """Return the point after one step; see :meth:`WordModel.update`."""
+        reached = point.own.reached
+        if mean is None or correction is None:
+            reached = None
+        elif reached is None and point.sums.frozen:
+            reached = point.sums.deviation  # where the epoch begins
+        own = point.own._replace(reached=reached)
+        return super().update(point._replace(own=own), mean, correction, step)
+
     def recentre(self, point):
-        """Return the point with its statistics in one array, and learned priors."""
+        """Return the point where the next epoch begins, with learned priors.
+
+        Steps about an anchor make the most of documents as they were seen last, and
+        these of topics: the two settle by ever smaller moves in one direction. The
+        topics therefore go on by a share of the last move, as Nesterov (1983) does,
+        which moves no fixed point; documents follow them.
+        """
         renewed = super().recentre(point)
         if renewed is point:
             return point
+        own, sums = renewed.own, renewed.sums
+        if own.reached is not None:
+            sums = _gone_on(sums, own.reached, min(MOMENTUM, _nesterov(own.age)))
+            own = own._replace(reached=renewed.sums.deviation)
         # Objectives of other priors do not compare.
-        learned = renewed.own.next != point.own.next
-        return renewed._replace(repaired=("priors",) if learned else ())
+        repaired = ("priors",) if own.next != point.own.next else ()
+        return renewed._replace(sums=sums, own=own, repaired=repaired)
 
     def renew(self, own, sums):
         """Return counts as last visited, and priors that were due."""
@@ -461,6 +489,39 @@ class CollapsedLDAModel(WordModel):
         every = np.ones(point.sums.deviation.shape[1])
         given = self.n_tokens, point.own.word_prior, every
         return Parameters(point.sums.parameters(words, *given))
+
+
+def _nesterov(age):
+    """Return the share of the last move that is made again, of the second epoch 0."""
+    return max(0.0, (age - 2.0) / (age + 1.0))
+
+
+def _gone_on(sums, before, share):
+    """Return statistics moved on by a share of what they have moved, not below 0.
+
+    Parameters
+    ----------
+    sums : WordSums
+        Frozen.
+    before : ndarray of shape (n_features, K)
+        What they were.
+    share : float
+    """
+    array = sums.deviation
+    moved = padded_empty(*array.shape, array.dtype, places.empty)
+    share = array.dtype.type(share)
+
+    def fill(*words):
+        some = slice(*words)
+        np.subtract(array[some], before[some], out=moved[some])
+        moved[some] *= share
+        moved[some] += array[some]
+        np.maximum(moved[some], 0.0, out=moved[some])
+
+    map_chunks(fill, len(array), SUM_WORDS)
+    found = WordSums.of(moved)
+    # The tokens stay as many.
+    return found._replace(factor=sums.totals.sum() / (found.totals.sum() or 1.0))
 
 
 def _is_due(own):

@@ -13,6 +13,7 @@ from skvrem import TemperedLDA
 from skvrem.data._batch import MemoryPartition
 from skvrem.solvers.estimate._svrg import SVRG
 from skvrem.topics._documents import as_documents
+from skvrem.topics._model import WordSums
 from skvrem.topics.lda import _estimator, _model_collapsed
 from skvrem.topics.lda import _kernels_collapsed as kernels
 from skvrem.topics.lda._model_collapsed import CollapsedLDAModel
@@ -375,13 +376,89 @@ def test_fits_find_what_stored_cvb0_finds(solver):
     assert lda.e_step_ == "collapsed"
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_few_documents_of_rare_words_come_to_rest(seed):
-    # Whose words are their own: what counts say of them is their own last visit.
+def documents_of_rare_words(seed):
+    """Few, whose words are their own: what counts say of these is their own visit."""
     rng = np.random.default_rng(seed)
     topics = rng.dirichlet(np.full(6000, 0.1), 5)
     shares = rng.dirichlet(np.full(5, 0.3), 60)
-    X = np.array([rng.multinomial(150, p) for p in shares @ topics])
+    return np.array([rng.multinomial(150, p) for p in shares @ topics])
+
+
+def test_topics_go_on_by_a_share_of_their_last_move():
+    rng = np.random.default_rng(0)
+    now, before = rng.uniform(size=(2, 9000, 8))  # some would come below zero
+    now /= now.sum()
+    before /= before.sum()
+    found = _model_collapsed._gone_on(WordSums.of(now), before, 0.6)
+    expected = np.maximum(now + 0.6 * (now - before), 0.0)
+    assert (expected == 0.0).any()
+    expected /= expected.sum()
+    np.testing.assert_allclose(found.toarray(), expected, rtol=1e-12)
+    np.testing.assert_allclose(found.totals, expected.sum(axis=0), rtol=1e-12)
+    # That moves no fixed point.
+    found = _model_collapsed._gone_on(WordSums.of(now), now, 0.6)
+    np.testing.assert_allclose(found.toarray(), now, rtol=1e-14)
+
+
+def test_only_steps_about_an_anchor_have_momentum():
+    model, point, batch, _ = problem(np.float64, False)
+    own = point.own._replace(age=8)  # from the sixth epoch on a half
+    point = point._replace(own=own)
+    start = point.sums.toarray().copy()
+
+    def step(point, anchored):
+        sums = model.statistics(point, batch, 1.0)
+        mean = sums._replace(sum_z=sums.sum_z.toarray() / batch.total_weight)
+        other = mean._replace(sum_z=0.01 * mean.sum_z)
+        given = (mean, other) if anchored else (None, mean)
+        return model.update(point, *given, 0.3)
+
+    plain = step(point, False)
+    expected = plain.sums.settle().toarray().copy()
+    made = model.recentre(step(point, False))
+    np.testing.assert_array_equal(made.sums.toarray(), expected)
+    assert made.own.reached is None
+
+    moved = step(step(point, True), True)
+    np.testing.assert_array_equal(moved.own.reached, start)
+    reached = moved.sums.toarray().copy()
+    gone = model.recentre(moved)
+    np.testing.assert_allclose(gone.own.reached, reached, rtol=1e-12)
+    expected = np.maximum(reached + 0.5 * (reached - start), 0.0)
+    expected *= reached.sum() / expected.sum()
+    np.testing.assert_allclose(gone.sums.toarray(), expected, rtol=1e-12)
+
+    # The next move is from where the last epoch came to.
+    further = step(gone, True)
+    assert further.own.reached is gone.own.reached
+    # A whole step, as of a fit that goes back, is no move of that kind.
+    sums = model.statistics(gone, batch, 1.0)
+    mean = sums._replace(sum_z=sums.sum_z.toarray() / batch.total_weight)
+    back = model.recentre(model.update(gone, mean, None, 1.0))
+    np.testing.assert_array_equal(back.sums.toarray(), mean.sum_z)
+
+
+@pytest.mark.parametrize("age", [1, 2, 3, 5, 100])
+def test_momentum_begins_slowly(age):
+    share = _model_collapsed._nesterov(age)
+    assert share == pytest.approx({1: 0.0, 2: 0.0, 3: 0.25, 5: 0.5}.get(age, 98 / 101))
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_momentum_saves_epochs(seed, monkeypatch):
+    X = documents_of_rare_words(seed)
+    lda = TemperedLDA(5, solver="svrg", n_init=1, random_state=seed)
+    fast = clone(lda).fit(X)
+    monkeypatch.setattr(_model_collapsed, "MOMENTUM", 0.0)
+    slow = lda.fit(X)
+    assert fast.converged_
+    assert fast.n_iter_ < 0.75 * slow.n_iter_
+    assert fast.objective_ > slow.objective_ - 2e-3
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_few_documents_of_rare_words_come_to_rest(seed):
+    X = documents_of_rare_words(seed)
     lda = TemperedLDA(5, n_init=1, random_state=seed).fit(X)
     assert lda.converged_
     assert lda.n_iter_ > 100
