@@ -13,7 +13,8 @@ from skvrem.vi.bradley_terry import _stream
 from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.bradley_terry._input import aggregate
 from skvrem.vi.bradley_terry._model import SkillModel
-from skvrem.vi.bradley_terry._scale import of_scale
+from skvrem.vi.bradley_terry._scale import of_scale, with_unknown_scale
+from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 from skvrem.vi.gaussian._width import most_likely_width
 from tests.vi.test_bradley_terry import season
 
@@ -53,8 +54,41 @@ def test_the_scale_is_that_of_the_highest_bound(posterior, ties, sd):
     # All else is as if it had been given.
     fixed.set_params(prior_scale=model.prior_scale_).fit(X, y)
     np.testing.assert_allclose(fixed.skill_, model.skill_, atol=0.01)
-    np.testing.assert_allclose(fixed.skill_std_, model.skill_std_, rtol=0.01)
     np.testing.assert_allclose(fixed.elbo_, model.elbo_, atol=2e-3)
+    # But what is not known of it is known of skills neither.
+    expected = fixed.posterior_.covariance()
+    if posterior == "fullrank":
+        low, high = (
+            clone(fixed)
+            .set_params(prior_scale=model.prior_scale_ * np.exp(change), tol=1e-9)
+            .fit(X, y)
+            .posterior_.mean
+            for change in (-0.05, 0.05)
+        )
+        expected += np.outer(high - low, high - low) / 0.1**2 / model._of_scale[1]
+    found = model.posterior_.covariance()
+    # Curvatures move with the scale too, most where an item has lost all its matches.
+    atol = (0.1 if sd == 4.0 else 0.02) * expected.max()
+    np.testing.assert_allclose(found, expected, atol=atol)
+
+
+def test_means_move_with_the_scale_as_they_do_where_matches_are_a_gaussian():
+    rng = np.random.default_rng(0)
+    H, b = np.cov(rng.normal(size=(5, 9))), rng.normal(size=5)
+
+    def posterior(log_scale):
+        precision = np.append(1.0, np.full(4, np.exp(-2.0 * log_scale)))
+        covariance = np.linalg.inv(H + np.diag(precision))
+        return FullRank(covariance @ b, np.linalg.cholesky(covariance))
+
+    q = posterior(0.3)
+    v = (posterior(0.3 + 1e-5).mean - posterior(0.3 - 1e-5).mean) / 2e-5
+    wider = with_unknown_scale(q, np.exp(0.3), 1, 4.0)
+    np.testing.assert_array_equal(wider.mean, q.mean)
+    expected = q.covariance() + np.outer(v, v) / 4.0
+    np.testing.assert_allclose(wider.covariance(), expected, rtol=1e-8)
+    independent = MeanField(q.mean, q.scale)
+    assert with_unknown_scale(independent, 1.0, 1, 4.0) is independent
 
 
 def test_low_rank_has_the_scale_of_independent_skills():

@@ -29,7 +29,7 @@ from skvrem.vi.bradley_terry._input import (
 )
 from skvrem.vi.bradley_terry._model import SkillModel
 from skvrem.vi.bradley_terry._model_stream import Played
-from skvrem.vi.bradley_terry._scale import learned_scale, of_scale
+from skvrem.vi.bradley_terry._scale import learned_scale, of_scale, with_unknown_scale
 from skvrem.vi.bradley_terry._stream import KeptMatches
 from skvrem.vi.diagnostics._arviz import ArviZMixin
 from skvrem.vi.diagnostics._pareto import ParetoMixin
@@ -71,8 +71,8 @@ class BradleyTerry(
     prior_scale : float or "learn", default="learn"
         Standard deviation of skills before any match. "learn": by the highest bound,
         under a log-normal prior of its own (median 1, spread 1), for "lowrank" that of
-        "meanfield"; in a stream by its first batch. A number is that of the advantage
-        of `home_advantage` too, which is 1 else.
+        "meanfield"; what is not known of it is in the covariance of "fullrank". A
+        number is that of the advantage of `home_advantage` too, which is 1 else.
     ties : {None, "davidson", "rao-kupper"}, default=None
         How matches without a winner, y = 0.5, come about. None: half a win for each
         side, and they are never predicted. "davidson" [2]_ and "rao-kupper" [3]_ give
@@ -126,10 +126,11 @@ class BradleyTerry(
         Results, in the order of the columns of `predict_proba`: 0, 0.5 with `ties`, 1.
     posterior_ : Gaussian
         Of the parameters before they are made to sum to zero: the advantage, where
-        there is one, and the skills. ``mean``, ``scale``, ``sample``, ``logpdf``.
+        there is one, and the skills. ``mean``, ``scale``, ``sample``, ``logpdf``. With
+        what is not known of a learned scale, where it is a "fullrank" one.
     elbo_ : float
-        Lower bound of the log evidence, in nats, given `prior_scale_`. A stream has
-        none.
+        Lower bound of the log evidence, in nats, given `prior_scale_`, by the posterior
+        that takes this for known. A stream has none.
     objective_ : float
         The same bound, in nats, priors included; of a stream that of its last batch,
         given what came before.
@@ -346,7 +347,12 @@ class BradleyTerry(
             mean = prior.mean
 
         def of_all(point):
-            return point if played is None else played.all_from(point)
+            if played is not None:
+                return played.all_from(point)
+            if len(known) < 2:
+                return point
+            about = scale, offset, known[1]
+            return point._replace(posterior=with_unknown_scale(point.posterior, *about))
 
         def describe(point, objective):
             return {
@@ -356,6 +362,7 @@ class BradleyTerry(
                 "objective_": float(objective),
                 "_eta_precision": tie_prior[1],
                 "prior_scale_": scale,
+                "_of_scale": known,
             }
 
         with Progress(self, X, y, 1) as progress:
@@ -369,7 +376,7 @@ class BradleyTerry(
                     model = of_scale(model, self.prior_scale_)
                 last = self._last_point(model)
                 if learns and last is not None:  # of the same matches it is the same
-                    scale, learns = self.prior_scale_, False
+                    scale, learns, known = self.prior_scale_, False, self._of_scale
             # Independent skills roughly, then what is asked for from there.
             stages = [("meanfield", ROUGH), (kind, self.tol)]
             for name, tol in stages[kind == "meanfield" or (warm and not learns) :]:
