@@ -291,6 +291,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     _state_format = 4
     # Sequence ids go with X wherever metadata routing is on.
     __metadata_request__fit: ClassVar = {"groups": True}
+    __metadata_request__partial_fit: ClassVar = {"groups": True}
     __metadata_request__predict: ClassVar = {"groups": True}
     __metadata_request__predict_proba: ClassVar = {"groups": True}
     __metadata_request__score: ClassVar = {"groups": True}
