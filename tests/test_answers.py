@@ -14,7 +14,10 @@ from skvrem import (
 )
 from skvrem.utils._base import PREDICTION_PARAMETERS
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning",
+    "ignore:Some components of FactorialMixture are nothing",
+)
 
 RNG = np.random.default_rng(0)
 ROWS = np.r_[RNG.normal(size=(40, 2)), RNG.normal(size=(40, 2)) + 4.0]

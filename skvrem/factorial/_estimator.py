@@ -148,7 +148,10 @@ class FactorialMixture(
         below that of ``tempering=None``; four or six where X has up to 2 or 1.3
         million numbers times components; else one. With more features than rows, where
         neither `temperature` nor `components_init` is given, one more begins near
-        clusters of rows, not tempered. An integer tempers all of them.
+        clusters of rows, not tempered. An integer makes starts of each kind in turn, of
+        the tempered ones first. Where the squared mean is more than half of the
+        variance and no `components_init` is given, each of these has a twin in which
+        one component begins as the mean, active in all rows; sizes count twice then.
     components_init : array-like of shape (n_components, n_features), default=None
         Components to start from, in place of random ones. These are near each other,
         apart in random directions; with more features than rows, which random
@@ -215,8 +218,10 @@ class FactorialMixture(
 
     Notes
     -----
-    The model has no intercept: what a row without any component is, is zero. Subtract
-    what all rows share if that is not so.
+    The model has no intercept: what a row without any component is, is zero. What all
+    rows share is a component that is always active, which some starts try where the
+    mean is far from zero, and which is one of `n_components`. Subtract the mean to
+    have it for others.
 
     Codes are updated one component after the other, since all at once overshoot. They
     are kept between epochs as 16-bit fractions, twice 2 bytes a row and component;
@@ -228,8 +233,8 @@ class FactorialMixture(
     `annealing_iter` epochs goes in half as many more.
 
     Too hot, all components are best the same; noise keeps them apart. A fit whose
-    starts are all tempered warns of those that have not parted, or are nothing; any fit
-    warns where all are nothing.
+    starts are all tempered warns of those that have not parted; any fit warns of those
+    that are nothing.
 
     References
     ----------
@@ -352,16 +357,18 @@ class FactorialMixture(
         Raises
         ------
         ValueError
-            For parameters out of range, rows that are not finite numbers, or rows that
-            are all the same. The estimator is then as it was before.
+            For parameters out of range, rows that are not finite numbers, rows that
+            are all the same, or rows whose mean is so far from zero (2e6 standard
+            deviations, 90 in float32) that sums of squares lose what they differ by.
+            The estimator is then as it was before.
 
         Warns
         -----
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         CollapsedComponentWarning
-            If all components are nothing; or some, or the same as others, where all
-            starts were tempered.
+            If components are nothing, or, where all starts were tempered, the same as
+            others.
         UserWarning
             If `max_iter` is less than `annealing_iter`.
         """
@@ -432,7 +439,7 @@ class FactorialMixture(
         warm = self.warm_start and hasattr(self, "components_")
         last = solvers.of_rows(self, given, "components_") if warm else None
         total, variance = data.total_weight, found.variance
-        kinds = kinds_of_starts(self, data, warm)
+        kinds = kinds_of_starts(self, data, found, warm)
         left = iter(kinds)
         seen = data.n_units + (self.n_samples_seen_ if warm else 0)
 
@@ -441,14 +448,15 @@ class FactorialMixture(
 
         def start(rng):
             model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
-            first, directions = next(left)
+            kind = next(left)
             if warm:
                 point, passes = resume(self, model, data, d, last), 0.0
                 if last is None:
                     point, passes = model.refill(point, data)
             else:
-                begun = starting_parameters(self, found, data, rng, directions)
+                begun = starting_parameters(self, found, data, rng, kind)
                 point, passes = model.start(begun, data), 0.0
+            first = kind.temperature
             if first == "auto":
                 at = point.parameters
                 first = starting_temperature(model, at, data, variance, rng)
@@ -461,7 +469,7 @@ class FactorialMixture(
                 self, start, plan, data, progress, random_state
             )
         warn_not_converged(self, best)
-        self._warn_vanished(best.point.parameters, [first for first, _ in kinds])
+        self._warn_vanished(best.point.parameters, [kind.temperature for kind in kinds])
         vars(self).update(attributes)
         if not data.remote:
             model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
@@ -469,9 +477,12 @@ class FactorialMixture(
             solvers.keep_of_rows(self, given, "components_", point)
 
     def _warn_vanished(self, parameters, temperatures):
-        vanished = np.flatnonzero(FactorialModel.vanished(parameters))
+        nothing = FactorialModel.nothing(parameters)
+        # Of untempered starts one that is the same as another is what data need not.
+        vanished = FactorialModel.vanished(parameters) & (1.0 not in temperatures)
+        which = ", ".join(map(str, np.flatnonzero(nothing | vanished)))
         starts = "temperature='auto' and n_init='auto', which tries"
-        if FactorialModel.empty(parameters):
+        if nothing.all():
             what = (
                 "All components of FactorialMixture are nothing: to this fit X is "
                 "noise alone. Where features outnumber rows, keep only as many as "
@@ -479,14 +490,19 @@ class FactorialMixture(
                 "kinds of starts. If components stay nothing, X has no parts, or too "
                 "few rows to tell."
             )
-        elif vanished.size and 1.0 not in temperatures:
-            # Without tempering they are what the data do not need.
+        elif vanished.any():
             what = (
                 "After annealing some components of FactorialMixture are nothing, or "
                 "the same as another, within the deviation of the posterior: "
-                f"{', '.join(map(str, vanished))}. Leave {starts} "
+                f"{which}. Leave {starts} "
                 "without annealing as well, or raise annealing_iter; if they stay, "
                 "take fewer components."
+            )
+        elif nothing.any():
+            what = (
+                f"Some components of FactorialMixture are nothing: {which}. No start "
+                "found a use for them: make more starts (n_init), or take fewer "
+                "components."
             )
         else:
             return

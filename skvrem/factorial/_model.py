@@ -386,11 +386,11 @@ class FactorialModel(Averaging):
         return (square <= variance) | np.tril(same, -1).any(axis=1)
 
     @staticmethod
-    def empty(parameters):
-        """Return whether all components are zero, to NOTHING of their deviation."""
+    def nothing(parameters):
+        """Return which components are zero, to NOTHING of their deviation."""
         square = np.square(parameters.means).sum(axis=1)
         variance = parameters.means.shape[1] * np.diagonal(parameters.covariance)
-        return bool((square <= NOTHING**2 * variance).all())
+        return square <= NOTHING**2 * variance
 
     # What the solvers ask for
 

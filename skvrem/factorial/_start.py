@@ -1,7 +1,7 @@
 """Where a fit of the factorial mixture begins, and how it cools."""
 
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import cycle, islice, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
@@ -22,6 +22,14 @@ APART = 0.1
 # The part of a cluster's way from the mean that a component starts with: several are
 # active in a row, and the sum of whole ones would overshoot.
 NEAR = 0.3
+# Squared lengths of the mean, in parts of the variance, above which one component may
+# have to hold it, and above which it is the likelier start: parts that are active in
+# less than half of the rows lie below, unless they overlap much.
+FAR, FARTHER = 0.5, 2.0
+# Activation that is to be learned of a component that begins at the mean, in all rows.
+ALWAYS = 0.99
+# Rounding of sums of squares, in parts of the variance, that leaves a fit its sense.
+ROUNDING = 1e-3
 TILE_SIZE = 1 << 18
 # Rows, and numbers in them, that the first temperature and directions are found from.
 SAMPLE, SAMPLE_SIZE = 1000, 1 << 20
@@ -44,6 +52,30 @@ class RowMoments(NamedTuple):
     mean: np.ndarray
     variance: float
 
+    @property
+    def distance(self):
+        """Squared length of the mean, in parts of the variance."""
+        return float(np.square(self.mean).mean() / self.variance)
+
+
+class KindOfStart(NamedTuple):
+    """What a start is like.
+
+    Attributes
+    ----------
+    temperature : float or "auto"
+        The first.
+    directions : {"isotropic", "rows", "clusters"} or None
+        Where those of the components are from; None where the start is warm.
+    intercept : bool
+        Whether one component begins at the mean, active in all rows, and the others
+        beside zero.
+    """
+
+    temperature: Any
+    directions: str | None
+    intercept: bool = False
+
 
 def moments(data):
     """Return the weighted moments of the rows, tile by tile.
@@ -51,7 +83,8 @@ def moments(data):
     Raises
     ------
     ValueError
-        If all rows are the same.
+        If all rows are the same, or so far from zero that sums of squares lose what
+        they differ by.
     """
     if data.remote:
         found = column_moments(data).weighted
@@ -87,54 +120,92 @@ def _checked(data, mean, variance, dtype):
             "X has zero variance: all rows (n_samples = "
             f"{data.n_weighted}) are the same, and there are no factors to find."
         )
-    return RowMoments(mean, variance)
+    found = RowMoments(mean, variance)
+    if found.distance * np.finfo(dtype).eps > ROUNDING:
+        raise ValueError(
+            f"The mean of X lies {np.sqrt(found.distance):.3g} standard deviations "
+            "from zero, too far for what rows differ by to be told in "
+            f"{np.dtype(dtype).name}. Subtract it "
+            "(sklearn.preprocessing.StandardScaler(with_std=False))."
+        )
+    return found
 
 
-def kinds_of_starts(estimator, data, warm):
-    """Return the first temperature of each start, and where its directions are from.
+def kinds_of_starts(estimator, data, moments, warm):
+    """Return what each start is like.
 
     Where features outnumber rows, what a row has along a random direction is little
     beside what the values of a component cost, and all components vanish at once. So
     every other start has directions of the rows there, and one more has clusters.
 
+    Where the mean is far from zero, components that share it would have to be active
+    in nearly all rows, and starts that give each a part of it end where they are not.
+    So every start has a twin with an intercept.
+
     Parameters
     ----------
     estimator : FactorialMixture
     data : source
+    moments : RowMoments
     warm : bool
         Whether the one start is where the last fit has ended.
 
     Returns
     -------
-    kinds : list of tuple (float or "auto", {"isotropic", "rows", "clusters"})
-        None in place of directions where it is warm.
+    kinds : list of KindOfStart
     """
     plain, temperature = estimator.tempering is None, estimator.temperature
     highest = 1.0 if plain or (warm and temperature == "auto") else temperature
-    wide = data.n_features > data.total_weight and estimator.components_init is None
-    kinds = ["rows" if wide else "isotropic", "isotropic"]
     if warm:
-        return [(highest, None)]
+        return [KindOfStart(highest, None)]
+    given = estimator.components_init is not None
+    wide = data.n_features > data.total_weight and not given
+    first, other = "rows" if wide else "isotropic", "isotropic"
+    begins = (False, True) if moments.distance > FAR and not given else (False,)
+
+    def twins(*kinds, begins=begins):
+        return [KindOfStart(*kind, begin) for kind in kinds for begin in begins]
+
     if estimator.n_init != "auto":
-        return [(highest, kinds[i % 2]) for i in range(estimator.n_init)]
+        found = [(highest, first), (highest, other)][: 1 + wide]
+        if highest == "auto":
+            cold = [(1.0, "clusters"), (1.0, first)][not wide :]
+            found = [kind for pair in zip(found, cold, strict=True) for kind in pair]
+        # Of few starts the likelier come first.
+        order = begins[::-1] if moments.distance > FARTHER else begins
+        return list(islice(cycle(twins(*found, begins=order)), estimator.n_init))
     if temperature != "auto":
-        return [(highest, kinds[0])]
+        return twins((highest, first))
     if plain:
-        starts = [(1.0, kinds[0])]
+        starts = twins((1.0, first))
     else:
         size = data.n_units * data.n_features * int(estimator.n_components)
-        one = wide or data.remote or estimator.components_init is not None
-        n_pairs = 1 if one else int(np.clip(WORTH // size, 1, MOST_PAIRS))
-        starts = n_pairs * [(1.0, kinds[0]), (highest, kinds[1])]
-    return [*starts, *([(1.0, "clusters")] if wide else [])]
+        one = wide or data.remote or given
+        most = WORTH // (size * len(begins))
+        n_pairs = 1 if one else int(np.clip(most, 1, MOST_PAIRS))
+        starts = n_pairs * twins((1.0, first), (highest, other))
+    return starts + (twins((1.0, "clusters")) if wide else [])
 
 
-def starting_parameters(estimator, moments, data, rng, directions="isotropic"):
+def starting_parameters(estimator, moments, data, rng, kind):
     """Return parameters to start from: those given, and the rest from the moments.
 
     Components start near the part of the mean that each would have if all were alike,
     apart in random directions: of one length each way, or longer where the rows vary
     more (once through their covariance), or the first and part of the way to a cluster.
+    With an intercept the component that is active most often has all of the mean.
+
+    Parameters
+    ----------
+    estimator : FactorialMixture
+    moments : RowMoments
+    data : source
+    rng : numpy.random.Generator
+    kind : KindOfStart
+
+    Returns
+    -------
+    parameters : Parameters
     """
     k, d = estimator.n_components, len(moments.mean)
     activation = estimator.activation_prior
@@ -148,10 +219,10 @@ def starting_parameters(estimator, moments, data, rng, directions="isotropic"):
     means = check_given(estimator.components_init, "components_init", (k, d))
     if means is None:
         apart = APART * np.sqrt(moments.variance) * rng.standard_normal((k, d))
-        if directions != "isotropic":
+        if kind.directions != "isotropic":
             seed = int(rng.integers(2**31 - 1))
             rows, share = _apart_from(moments.mean, data, apart, seed)
-            if directions == "rows":
+            if kind.directions == "rows":
                 length = np.linalg.norm(apart)
                 rows /= np.sqrt(moments.variance)  # whose cubes are finite
                 apart = apart @ rows.T * share @ rows
@@ -159,7 +230,13 @@ def starting_parameters(estimator, moments, data, rng, directions="isotropic"):
             else:
                 found = _clusters(rows, share, k, seed)
                 apart[: len(found)] += NEAR * found
-        means = moments.mean / activation.sum() + apart
+        if kind.intercept:
+            means, always = apart, np.argmax(activation)
+            means[always] = moments.mean
+            if among(estimator.activation_prior, ["learn"]):
+                activation[always] = ALWAYS
+        else:
+            means = moments.mean / activation.sum() + apart
     return Parameters(means, None, activation, noise, float(spread))
 
 

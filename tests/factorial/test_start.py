@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from sklearn import datasets
+from sklearn.base import clone
 
 from skvrem import FactorialMixture
 from skvrem.data import as_source
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.factorial import _start
 from skvrem.factorial._start import (
+    KindOfStart,
     _clusters,
     kinds_of_starts,
     moments,
@@ -40,13 +43,68 @@ def test_few_rows_of_many_features_have_components(seed, given):
     assert fit.objective_ > noise_alone(X) + 5.0
 
 
-def test_every_other_start_has_directions_of_the_rows():
-    few = as_source(wide(0, 20, 60))
-    kinds = kinds_of_starts(FactorialMixture(3, n_init=3), few, warm=False)
-    assert [directions for _, directions in kinds] == ["rows", "isotropic", "rows"]
-    many = as_source(wide(0, 60, 60))
-    kinds = kinds_of_starts(FactorialMixture(3, n_init=3), many, warm=False)
-    assert {directions for _, directions in kinds} == {"isotropic"}
+def kinds(X, weight=None, warm=False, **given):
+    data = as_source(X, weight)
+    estimator = FactorialMixture(3, **given)
+    return kinds_of_starts(estimator, data, moments(data), warm=warm)
+
+
+def test_starts_of_an_integer_are_of_each_kind_in_turn():
+    X = wide(0, 60, 60)
+    assert kinds(X, n_init=3) == [
+        ("auto", "isotropic", False),
+        (1.0, "isotropic", False),
+        ("auto", "isotropic", False),
+    ]
+    few = kinds(X[:20] - X[:20].mean(axis=0), n_init=5)
+    assert few == [
+        ("auto", "rows", False),
+        (1.0, "clusters", False),
+        ("auto", "isotropic", False),
+        (1.0, "rows", False),
+        ("auto", "rows", False),
+    ]
+    # A temperature that is given is that of all.
+    for given in ({"temperature": 5.0}, {"tempering": None}):
+        first = {given.get("temperature", 1.0)}
+        assert {kind.temperature for kind in kinds(X, n_init=4, **given)} == first
+
+
+@pytest.mark.parametrize(
+    ("distance", "given", "expected"),
+    [
+        (0.4, {}, [(1.0, False), ("auto", False)]),
+        (0.6, {}, [(1.0, False), (1.0, True), ("auto", False), ("auto", True)]),
+        (0.6, {"tempering": None}, [(1.0, False), (1.0, True)]),
+        (0.6, {"temperature": 5.0}, [(5.0, False), (5.0, True)]),
+        (0.6, {"n_init": 1}, [("auto", False)]),
+        (2.1, {"n_init": 1}, [("auto", True)]),
+        (2.1, {"n_init": 3}, [("auto", True), ("auto", False), (1.0, True)]),
+        (9.0, {"components_init": np.eye(3, 20)}, [(1.0, False), ("auto", False)]),
+    ],
+)
+def test_starts_far_from_zero_have_twins_with_an_intercept(
+    distance, given, expected, monkeypatch
+):
+    monkeypatch.setattr(_start, "WORTH", 1)
+    X = wide(0, 200, 20)
+    X += np.sqrt(distance * X.var(axis=0).mean())
+    found = kinds(X, **given)
+    assert [(kind.temperature, kind.intercept) for kind in found] == expected
+    # By the weights of rows.
+    twice = np.vstack([X, np.full((1, 20), 1e3)])
+    weight = np.append(np.ones(200), 0.0)
+    assert kinds(twice, weight, **given) == found
+    assert kinds(X, warm=True, **given) == [
+        (given.get("temperature", 1.0), None, False)
+    ]
+
+
+def test_twins_take_the_place_of_further_starts(monkeypatch):
+    X = wide(0, 200, 20)
+    monkeypatch.setattr(_start, "WORTH", 4.2 * 3 * X.size)
+    assert len(kinds(X)) == 6
+    assert len(kinds(X + 5.0)) == 8
 
 
 @pytest.mark.parametrize(
@@ -85,10 +143,9 @@ def test_small_data_have_more_starts(share, n_starts, monkeypatch):
     fit = FactorialMixture(3, random_state=0).fit(X)
     assert len(fit.init_scores_) == n_starts
     assert fit.objective_ == fit.init_scores_.max()
-    kinds = kinds_of_starts(fit, as_source(X), warm=False)
-    assert kinds == n_starts // 2 * [(1.0, "isotropic"), ("auto", "isotropic")]
-    fit.set_params(tempering=None)
-    assert kinds_of_starts(fit, as_source(X), warm=False) == [(1.0, "isotropic")]
+    pair = [(1.0, "isotropic", False), ("auto", "isotropic", False)]
+    assert kinds(X) == n_starts // 2 * pair
+    assert kinds(X, tempering=None) == pair[:1]
 
 
 def test_plain_inference_is_among_the_starts():
@@ -118,12 +175,87 @@ def test_rows_of_noise_are_reported(given):
         FactorialMixture(2, random_state=0, **given).fit(X)
 
 
-def begin(X, directions, weight=None, k=4, **given):
+def begin_with(X, kind, weight=None, k=4, **given):
     data = as_source(X, weight)
     estimator = FactorialMixture(k, **given)
     found = moments(data)
     rng = np.random.default_rng(3)
-    return starting_parameters(estimator, found, data, rng, directions).means, found
+    return starting_parameters(estimator, found, data, rng, kind), found
+
+
+def begin(X, directions, weight=None, k=4):
+    begun, found = begin_with(X, KindOfStart(1.0, directions), weight, k)
+    return begun.means, found
+
+
+def test_an_intercept_is_the_mean_in_all_rows(rng):
+    X = rng.normal([9.0, -9.0, 9.0, 0.0, 1.0], size=(30, 5))
+    kind = KindOfStart("auto", "isotropic", intercept=True)
+    begun, found = begin_with(X, kind)
+    np.testing.assert_array_equal(begun.means[0], found.mean)
+    np.testing.assert_array_equal(begun.activation, [_start.ALWAYS, 0.3, 0.3, 0.3])
+    apart = begin(X, "isotropic")[0] - found.mean / 1.2
+    np.testing.assert_allclose(begun.means[1:], apart[1:], atol=1e-12)
+    # Where activations are given they stay, and the likeliest has it.
+    prior = [0.1, 0.2, 0.8, 0.3]
+    begun, _ = begin_with(X, kind, activation_prior=prior)
+    np.testing.assert_array_equal(begun.means[2], found.mean)
+    np.testing.assert_array_equal(begun.activation, prior)
+
+
+TABLES = {"iris": 3, "wine": 4, "digits": 6}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("given", [{}, {"n_init": 2}, {"tempering": None}], ids=str)
+def test_rows_far_from_zero_end_as_high_as_centred_ones_of_a_component_less(
+    name, given
+):
+    X = getattr(datasets, f"load_{name}")().data[:400, :20].astype(float)
+    k = TABLES[name]
+    fits = [FactorialMixture(n, random_state=0, **given) for n in (k, k - 1)]
+    raw, centred = fits[0].fit(X), fits[1].fit(X - X.mean(axis=0))
+    # The mean costs the divergence of one component from its prior.
+    n, d = X.shape
+    square = n * np.square(X.mean(axis=0)).mean() / centred.noise_variance_
+    assert raw.objective_ > centred.objective_ - 0.5 * d * np.log1p(square) / n
+    assert (raw.activation_prior_ > 0.8).any()
+
+
+@pytest.mark.parametrize("shift", [20.0, 1e3, 1e5])
+def test_no_component_is_lost_to_the_mean(shift):
+    X = datasets.load_iris().data
+    near = FactorialMixture(3, random_state=0).fit(X)
+    far = FactorialMixture(3, random_state=0).fit(X + shift)
+    assert far.objective_ > near.objective_ - 1.0
+    assert far.score(X + shift) == pytest.approx(near.score(X), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "near", "far"), [(np.float64, 1e6, 3e6), (np.float32, 40.0, 100.0)]
+)
+def test_rows_too_far_from_zero_are_refused(dtype, near, far):
+    rng = np.random.default_rng(0)
+    parts = rng.normal(size=(2, 4))
+    X = rng.integers(2, size=(200, 2)) @ parts + 0.3 * rng.normal(size=(200, 4))
+    X = (X - X.mean(axis=0)) / X.std()
+    fit = FactorialMixture(3, random_state=0, tol=1e-2, annealing_iter=20)
+    noise = clone(fit).fit((X + 10.0).astype(dtype)).noise_variance_
+    fit.fit((X + near).astype(dtype))
+    assert fit.noise_variance_ == pytest.approx(noise, rel=0.05)
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match=r"too far .* in float\d\d. Subtract it"):
+            getattr(FactorialMixture(3), method)((X + far).astype(dtype))
+
+
+def test_a_stream_far_from_zero_begins_with_an_intercept():
+    X = datasets.load_iris().data
+    X = X[np.random.default_rng(0).permutation(len(X))]
+    whole = FactorialMixture(3, random_state=0).fit(X)
+    stream = FactorialMixture(3, random_state=0)
+    for start in range(0, len(X), 30):
+        stream.partial_fit(X[start : start + 30])
+    assert stream.score(X) > whole.score(X) - 0.3
 
 
 def test_directions_of_rows_are_isotropic_ones_times_the_covariance(rng):
