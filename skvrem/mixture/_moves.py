@@ -12,7 +12,9 @@ on the rows it owns,
           \frac{a N(x_i; \mu, \Sigma) + (1 - a) N(x_i; \mu', \Sigma')}
                {N(x_i; \mu_l, \Sigma_l)}
 
-with the halves from a few epochs of EM on some of these rows. A move puts the halves
+with the halves from a few epochs of EM on some of these rows. Where all share the
+covariance it gains as well what this does by shrinking then (see `_cuts`), and halves
+may be those of a cut at a value of one column. A move puts the halves
 of l in the places of l and j; those of largest :math:`g_l - \ell_j` come first.
 """
 
@@ -21,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.data import as_source
+from skvrem.mixture._cuts import find_cuts, shrinkage
 from skvrem.mixture._model import Parameters
 from skvrem.mixture._start import HARD
 from skvrem.solvers import ranked_moves
@@ -128,7 +131,8 @@ def _posteriors(joint, weight):
 
 def _split(model, point, data, part, owned, rng):
     """Return the halves of a component, which some of its rows are fitted with."""
-    if owned.weight.sum() < 2.0 * model.fewest_rows(data.n_features):
+    total, fewest = owned.weight.sum(), model.fewest_rows(data.n_features)
+    if total < 2.0 * fewest:
         return Split(-np.inf)
     if len(owned.rows) > SPLIT_ROWS:
         some = np.sort(rng.choice(len(owned.rows), SPLIT_ROWS, replace=False))
@@ -151,7 +155,33 @@ def _split(model, point, data, part, owned, rng):
         shared = {name: shared[name] for name in ("covariances", "precisions_cholesky")}
         halves, objective = _few_epochs(model, halves._replace(**shared), some, 0)
     gain = objective - np.average(owned.log_density, weights=weight)
-    return Split(gain, halves)
+    split = Split(gain, halves)
+    if model.covariance_type != "tied":
+        return split
+    share = point.parameters.weights[part]
+    return _shrinking(model, split, X, weight, share, fewest / total)
+
+
+def _shrinking(model, split, X, weight, share, fewest):
+    """Return halves of a component that gain by shrinking a shared covariance as well.
+
+    Those that are given, or if they gain more those of a cut along one column, each of
+    which has `fewest` of the rows, as a share.
+    """
+    parameters = split.parameters
+    shrink = share, parameters.precisions_cholesky, model.reg_covar
+    differences = np.diff(parameters.means, axis=0)
+    q = shrinkage(parameters.weights[:1], differences, *shrink)[0]
+    # The distances of the rows, of which q goes, are in the gain already.
+    gain = split.gain + 0.5 * (-np.log1p(-q) - q) / share
+    cuts = find_cuts(X, weight, np.diag(parameters.covariances), share, fewest)
+    gains = cuts.gains(*shrink) / share
+    if gains.max(initial=-np.inf) <= gain:
+        return Split(gain, parameters)
+    best = gains.argmax()
+    weights = np.array([cuts.shares[best], 1.0 - cuts.shares[best]])
+    cut = parameters._replace(weights=weights, means=cuts.means[:, best])
+    return Split(gains[best], cut)
 
 
 def _few_epochs(model, parameters, data, n_epochs, beta=1.0):

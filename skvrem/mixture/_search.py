@@ -8,6 +8,7 @@ import numpy as np
 
 from skvrem import solvers
 from skvrem.data import as_source, draw
+from skvrem.mixture._cuts import cut_start
 from skvrem.mixture._moves import moves
 from skvrem.mixture._start import starting_parameters
 
@@ -15,6 +16,9 @@ from skvrem.mixture._start import starting_parameters
 # few for so many parameters, of which the highest of like starts fits the most noise.
 KINDS = "random_from_data", "kmeans", "k-means++"
 FEW_ROWS_KINDS = "random_from_data", "k-means++", "random_from_data"
+# One more where the covariance is shared: it shrinks where components come apart, which
+# spheres cannot tell from where the data are long.
+CUTS = "cuts"
 # Rows that are searched: a part, but so many at least, and for each parameter; and the
 # most that are worth it.
 PART, FEWEST_ROWS, ROWS_A_PARAMETER, MOST_ROWS = 4, 7_000, 5, 50_000
@@ -97,6 +101,8 @@ def search(estimator, make, data, effort, rng):
     few = data.n_weighted < ROWS_A_PARAMETER * n_parameters
     others = islice(cycle(FEW_ROWS_KINDS if few else KINDS), effort.starts - 1)
     kinds = [estimator.init_params, *others]
+    if estimator.covariance_type == "tied":
+        kinds.append(CUTS)
     size = _n_searched(data, n_parameters)
     look = partial(_led, make, n_components, kinds)
     found = _ask(look, data, size, rng)
@@ -127,9 +133,14 @@ def _led(make, n_components, kinds, some, rng):
     """Return what a search of some rows has come to."""
 
     def start(number, rng):
-        model = make()
-        how = n_components, kinds[number], rng, LLOYD_ITERATIONS
-        parameters, passes = starting_parameters(model, some, *how)
+        model, kind, parameters, passes = make(), kinds[number], None, 0.0
+        if kind == CUTS:
+            parameters, passes = cut_start(model, some, n_components, rng)
+            kind = KINDS[-1]
+        if parameters is None:
+            how = n_components, kind, rng, LLOYD_ITERATIONS
+            parameters, more = starting_parameters(model, some, *how)
+            passes += more
         return model, model.start(parameters), passes
 
     least = _least(make(), some)
