@@ -9,7 +9,8 @@ rows, if each is of one component, gains
           q = \frac{w' w''}{w n} \delta^T \Sigma^{-1} \delta
 
 nats, with the entropy H of two shares. A column of few values gains much: where no
-component has two of them, nothing of its variance is left.
+component has two of them, nothing of its variance is left. Other columns are not cut,
+along which components come apart by themselves.
 """
 
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from skvrem.mixture._model import Parameters
 
 # Rows that are cut to start with, of more.
 MOST_ROWS = 2000
+# Values of a column that is cut, at most; and the rows for each.
+MOST_CODES, ROWS_A_CODE = 100, 10
 
 
 def shrinkage(shares, differences, share, factors, reg_covar):
@@ -100,6 +103,8 @@ def find_cuts(rows, weight, variances, share, fewest):
     values, each = np.take_along_axis(centred, order, axis=1), weight[order]
     below = np.cumsum(each, axis=1)[:, :-1]
     possible = values[:, 1:] > values[:, :-1]
+    n_values = 1 + np.count_nonzero(possible, axis=1)
+    possible &= (n_values <= _most_codes(len(rows)))[:, None]
     possible &= (below >= fewest) & (below <= 1.0 - fewest)
     columns = np.flatnonzero(possible.any(axis=1))
     at, shares = np.empty(len(columns)), np.empty(len(columns))
@@ -115,6 +120,17 @@ def find_cuts(rows, weight, variances, share, fewest):
     sums = np.einsum("ji,li->jl", low * weight, centred)
     means = np.stack([sums / shares[:, None], -sums / (1.0 - shares)[:, None]])
     return Cuts(low.T, shares, mean + means)
+
+
+def has_codes(data):
+    """Whether a column of the rows of a source has few values, and more than one."""
+    rows = data.rows[:MOST_ROWS]
+    n_values = np.array([len(np.unique(column)) for column in rows.T])
+    return bool(((n_values > 1) & (n_values <= _most_codes(len(rows)))).any())
+
+
+def _most_codes(n_rows):
+    return min(MOST_CODES, n_rows // ROWS_A_CODE)
 
 
 def _entropy(share):

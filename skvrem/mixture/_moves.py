@@ -169,14 +169,16 @@ def _shrinking(model, split, X, weight, share, fewest):
     which has `fewest` of the rows, as a share.
     """
     parameters = split.parameters
+    cuts = find_cuts(X, weight, np.diag(parameters.covariances), share, fewest)
+    if not cuts.shares.size:
+        return split
     shrink = share, parameters.precisions_cholesky, model.reg_covar
     differences = np.diff(parameters.means, axis=0)
     q = shrinkage(parameters.weights[:1], differences, *shrink)[0]
     # The distances of the rows, of which q goes, are in the gain already.
     gain = split.gain + 0.5 * (-np.log1p(-q) - q) / share
-    cuts = find_cuts(X, weight, np.diag(parameters.covariances), share, fewest)
     gains = cuts.gains(*shrink) / share
-    if gains.max(initial=-np.inf) <= gain:
+    if gains.max() <= gain:
         return Split(gain, parameters)
     best = gains.argmax()
     weights = np.array([cuts.shares[best], 1.0 - cuts.shares[best]])

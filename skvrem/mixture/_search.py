@@ -8,7 +8,7 @@ import numpy as np
 
 from skvrem import solvers
 from skvrem.data import as_source, draw
-from skvrem.mixture._cuts import cut_start
+from skvrem.mixture._cuts import cut_start, has_codes
 from skvrem.mixture._moves import moves
 from skvrem.mixture._start import starting_parameters
 
@@ -16,8 +16,8 @@ from skvrem.mixture._start import starting_parameters
 # few for so many parameters, of which the highest of like starts fits the most noise.
 KINDS = "random_from_data", "kmeans", "k-means++"
 FEW_ROWS_KINDS = "random_from_data", "k-means++", "random_from_data"
-# One more where the covariance is shared: it shrinks where components come apart, which
-# spheres cannot tell from where the data are long.
+# One more where the covariance is shared and a column has few values: it shrinks where
+# components come apart, which spheres cannot tell from where the data are long.
 CUTS = "cuts"
 # Rows that are searched: a part, but so many at least, and for each parameter; and the
 # most that are worth it.
@@ -101,7 +101,7 @@ def search(estimator, make, data, effort, rng):
     few = data.n_weighted < ROWS_A_PARAMETER * n_parameters
     others = islice(cycle(FEW_ROWS_KINDS if few else KINDS), effort.starts - 1)
     kinds = [estimator.init_params, *others]
-    if estimator.covariance_type == "tied":
+    if estimator.covariance_type == "tied" and has_codes(data):
         kinds.append(CUTS)
     size = _n_searched(data, n_parameters)
     look = partial(_led, make, n_components, kinds)

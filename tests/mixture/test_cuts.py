@@ -38,6 +38,14 @@ def labelled():
     return X, rng.uniform(0.5, 1.5, size=100), labels
 
 
+@pytest.fixture
+def cuts_any_column(monkeypatch):
+    """Columns are cut that have any number of values."""
+    monkeypatch.setattr(_cuts, "MOST_CODES", 1000)
+    monkeypatch.setattr(_cuts, "ROWS_A_CODE", 1)
+
+
+@pytest.mark.usefixtures("cuts_any_column")
 def test_what_a_cut_gains_is_exact():
     X, weight, labels = labelled()
     before, covariance = log_likelihood(X, weight, labels)
@@ -62,6 +70,7 @@ def test_what_a_cut_gains_is_exact():
             np.testing.assert_allclose(mean, expected)
 
 
+@pytest.mark.usefixtures("cuts_any_column")
 @pytest.mark.parametrize("fewest", [0.0, 0.2])
 def test_the_cut_of_a_column_is_its_best(fewest):
     """Among those between different values, with so many rows on each side."""
@@ -80,6 +89,20 @@ def test_the_cut_of_a_column_is_its_best(fewest):
         assert column[low].max() == max(found, key=found.__getitem__)
 
 
+def test_columns_of_many_values_are_not_cut():
+    X, _ = coded()
+    data = as_source(X)
+    assert _cuts.has_codes(data)
+    cuts = _cuts.find_cuts(X, np.ones(len(X)), np.ones(5), 1.0, 0.01)
+    assert cuts.shares.shape == (1,)
+    for other in (np.delete(X, 1, 1), np.ones((600, 2)), X[:39]):
+        assert not _cuts.has_codes(as_source(other))
+    fitted = VRGaussianMixture(3, covariance_type="tied", random_state=0, n_jobs=1)
+    n_starts = len(fitted.fit(X).init_scores_)
+    assert len(fitted.fit(X[:, [0, 2]]).init_scores_) == n_starts - 1
+
+
+@pytest.mark.usefixtures("cuts_any_column")
 def test_columns_of_one_value_have_no_cut():
     X = np.column_stack([np.ones(9), np.arange(9.0)])
     weight = np.ones(9)
