@@ -73,8 +73,16 @@ MEASURES = {"npmi": normalized_pmi, "umass": umass}
 
 
 def _is_words(topics):
-    """Whether topics are lists of words, rather than a model or an array."""
-    return isinstance(topics, list | tuple) and any(
+    """Whether topics are words, in lists or an array, rather than a model or numbers.
+
+    Strings of digits are words: years are.
+    """
+    if isinstance(topics, np.ndarray) and topics.dtype.kind != "O":
+        return topics.dtype.kind in "UT"
+    listed = isinstance(topics, list | tuple) or (
+        isinstance(topics, np.ndarray) and topics.ndim > 0
+    )
+    return listed and any(
         isinstance(word, str) for topic in topics for word in np.ravel(topic)
     )
 
@@ -83,7 +91,7 @@ def _find_words(topics, feature_names, n_words):
     """Return the columns of each topic's words, -1 for a word without a column."""
     column = {name: j for j, name in enumerate(feature_names)}
     found = []
-    for topic in topics:
+    for topic in topics.tolist() if isinstance(topics, np.ndarray) else topics:
         top = topic[:n_words]
         if isinstance(topic, str) or len(set(top)) < 2:
             raise ValueError(f"A topic needs two words at least, got {topic!r}.")
@@ -106,11 +114,11 @@ def coherence(
 
     Parameters
     ----------
-    topics : estimator, array-like, or list of lists of str
+    topics : estimator, array-like, or list of lists (or array) of str
         A fitted model with ``components_``, a fitted pipeline that ends with one,
         topics of shape (n_topics, n_features) in any scale, or the top words
-        themselves, the first one first. Of a model of this package, topics without
-        tokens are left out.
+        themselves, the first one first, as ``top_words`` returns them. Of a model of
+        this package, topics without tokens are left out.
     X : {array-like, sparse matrix} of shape (n_documents, n_features)
         Counts of the reference documents: those of the fit, or others. Of a count only
         matters whether it is zero. Of a pipeline, what its first step takes.
@@ -121,7 +129,7 @@ def coherence(
     n_words : int, default=10
         Top words of each topic that are looked at.
     feature_names : array-like of str, fitted vectorizer or Pipeline, default=None
-        The words of the columns of X; needed where topics are lists of words.
+        The words of the columns of X; needed where topics are words.
     epsilon : float, default=1.0
         Of "umass", above zero: documents that words which never meet count for. gensim
         has 1e-12 of the number of documents.

@@ -125,6 +125,21 @@ def test_words_models_and_pipelines_are_the_same(topics, X):
         np.testing.assert_allclose(found, expected)
 
 
+@pytest.mark.parametrize("names", [NAMES, [str(1990 + v) for v in range(20)]])
+def test_arrays_of_words_are_words(names, topics, X):
+    """Of digits as well, as many as X has columns or fewer."""
+    for n in (5, 20):
+        words = top_words(topics, names, n=n)
+        assert isinstance(words, np.ndarray)
+        expected = coherence(topics, X, n_words=n)
+        for array in (words.astype(str), words.astype(object)):
+            found = coherence(array, X, n_words=n, feature_names=names)
+            np.testing.assert_allclose(found, expected)
+    # Numbers stay numbers, in an array of objects too.
+    found = coherence(topics.astype(object), X)
+    np.testing.assert_array_equal(found, coherence(topics, X))
+
+
 def test_topics_of_different_lengths_and_unknown_words(X):
     words = [
         ["word0", "word1", "word2"],
@@ -165,6 +180,9 @@ def test_bad_input(topics, X):
         [["word0"]],
         [["word0", "word0"]],
         [["word0"], []],
+        np.array(["word0", "word1"]),
+        np.array([["word0", "word0"]]),
+        np.array("word0"),
     ):
         with pytest.raises(ValueError, match="two words at least"):
             coherence(words, X, feature_names=NAMES)
