@@ -19,6 +19,7 @@ from skvrem.topics import _model_arrays
 from skvrem.topics._documents import as_documents
 from skvrem.topics._model import ROOM
 from skvrem.topics.plsa import _kernels, _model
+from skvrem.topics.plsa._estimator import DEFAULT_TEMPERATURE, SHORT
 from tests.documents import N_TOPICS as K
 from tests.documents import N_WORDS as V
 from tests.documents import (
@@ -183,8 +184,9 @@ def test_the_objective_of_stochastic_em_is_exact_at_its_end():
 
 @pytest.mark.parametrize("solver", ["batch", "svrg"])
 def test_the_objective_never_falls(solver):
-    fitted = plsa(solver=solver, tol=1e-7, max_iter=300).fit(planted()[0].astype(float))
-    objective = fitted.history_["objective"]
+    """At one temperature: that of another is another objective."""
+    fitted = plsa(solver=solver, tempering=None, tol=1e-7, max_iter=300)
+    objective = fitted.fit(planted()[0].astype(float)).history_["objective"]
     assert np.isnan(objective[0]) == (solver == "svrg")  # an epoch of "stochastic"
     assert (np.diff(objective[solver == "svrg" :]) > -1e-7).all()
 
@@ -632,9 +634,11 @@ def test_explicit_zeros_are_none():
 def test_a_dense_matrix_of_any_positive_numbers():
     # Nothing is assumed of counts but that they are not negative.
     X = np.random.default_rng(0).gamma(0.5, scale=4.0, size=(100, 20))
-    model = plsa().fit(X)
+    how = {"tempering": None}  # the default depends on how many tokens there are
+    model = plsa(**how).fit(X)
     assert np.isfinite(model.objective_)
-    scaled = plsa(doc_topic_smoothing=100 / K, topic_word_smoothing=10.0).fit(100 * X)
+    how |= {"doc_topic_smoothing": 100 / K, "topic_word_smoothing": 10.0}
+    scaled = plsa(**how).fit(100 * X)
     np.testing.assert_allclose(scaled.components_, model.components_, atol=1e-6)
 
 
@@ -792,6 +796,47 @@ def test_few_documents_converge_by_default(length):
     assert fitted.solver_ == "batch"
     assert fitted.converged_
     assert fitted.n_iter_ > 100
+
+
+def test_short_documents_are_annealed_by_default():
+    """All starts of the race; None is cold, and so are long fits and given topics."""
+    X = planted(60)[0]
+    how = {"random_state": 0, "max_iter": 30, "tol": 0.0}
+
+    def first(X=X, **more):
+        model = VRPLSA(K, **how | more).fit(X)
+        return model.history_["temperature"][0], len(model.init_scores_)
+
+    assert 1.0 < X.sum(axis=1).mean() < SHORT
+    assert first() == (DEFAULT_TEMPERATURE, 4)
+    assert first(temperature=1.2, n_init=2) == (1.2, 2)
+    assert first(tempering="annealed") == (DEFAULT_TEMPERATURE, 1)
+    assert first(tempering=None) == (1.0, 4)
+    assert first(components_init=planted(60)[1]) == (1.0, 1)
+    longer = np.ceil(SHORT / X.sum(axis=1).mean()).astype(int) * X
+    assert first(longer) == (1.0, 4)
+    assert first(longer, tempering="annealed")[0] == DEFAULT_TEMPERATURE
+    brief = VRPLSA(K, **how | {"max_iter": 6}).fit(X)
+    assert (brief.history_["temperature"] > 1.0).tolist() == [True] * 3 + [False] * 4
+    model = VRPLSA(K, **how, warm_start=True).fit(X)
+    assert model.history_["temperature"][0] == DEFAULT_TEMPERATURE
+    assert model.fit(X).history_["temperature"][0] == 1.0
+
+
+def test_annealed_starts_of_short_documents_end_higher():
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(400, 0.05), 20)
+    theta = rng.dirichlet(np.full(20, 0.05), 1200)
+    X = np.stack([rng.multinomial(6, p / p.sum()) for p in theta @ topics])
+    train, test = X[:1000], X[1000:]
+    for seed in range(2):
+        fits = [
+            VRPLSA(20, tempering=tempering, random_state=seed).fit(train)
+            for tempering in ("auto", None)
+        ]
+        annealed, cold = fits
+        assert annealed.objective_ > cold.objective_ + 0.1
+        assert annealed.score(test) > cold.score(test) + 0.2
 
 
 def test_annealing_longer_than_the_fit_warns():
