@@ -614,7 +614,12 @@ class GaussianModel(PlainModel):
         return float(self.total_weight * mean.objective - divergence)
 
     def predicted_gain(self, point, mean):
-        """Return what a natural-gradient step is about to gain, in nats."""
+        """Return what a natural-gradient step is about to gain, in nats.
+
+        Infinite where the bound overflows: nothing is known of it there.
+        """
+        if not np.isfinite(mean.objective):
+            return np.inf
         return self._direction(point, mean).predicted
 
     def slope_left(self, before, after):

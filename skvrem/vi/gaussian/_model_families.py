@@ -28,6 +28,9 @@ FINER, MOST_REFINED = 8, 1 << 25
 # up to which; and numbers that all of them may have.
 SCATTERED = ((2000, 64, 128), (16_000, 256, 64), (np.inf, 512, 32))
 MOST_NUMBERS = 1 << 22
+# Nats that no rows lose, whose targets have finite fourth powers: products of what is
+# larger would overflow.
+OVERFLOWED = 1e100
 
 
 def cubature(n_dim, n_pairs):
@@ -146,8 +149,8 @@ class PoissonCounts(_Family):
         with np.errstate(over="ignore", invalid="ignore"):
             rate = np.exp(a + 0.5 * v)
             loss = np.sum(w * (rate - y * a + gammaln(y + 1.0)))
-        if not np.isfinite(loss):  # no step leads here, nor on from here
-            rate = np.zeros(rate.shape)
+        if not loss < OVERFLOWED:  # no step leads here, nor on from here
+            loss, rate = np.inf, np.zeros(rate.shape)
         return float(loss), (w * (y - rate))[:, None], (w * rate)[:, None]
 
     def log_likelihood(self, z, y):

@@ -114,7 +114,8 @@ class BayesianLogisticRegression(
     tol : float, default=0.01
         Converged when what is left to gain is less, in nats of the bound.
     warm_start : bool, default=False
-        Start from the last posterior.
+        Start from the last posterior, of the same classes, features and
+        `fit_intercept`; else anew.
     n_jobs : int or None, default=None
         Threads of full passes; None is all cores, and one inside a joblib or dask
         worker. Results do not depend on it.
@@ -256,6 +257,9 @@ class BayesianLogisticRegression(
         self.random_state = random_state
         self.verbose = verbose
         self.verbose_interval = verbose_interval
+
+    def _meaning(self, given):
+        return self.classes_.tolist(), *super()._meaning(given)
 
     def _open(self, X, y, sample_weight, given, reset, known=None):
         if any(map(of_dask, (X, y, sample_weight))):

@@ -125,6 +125,33 @@ class GaussianPosterior(
         check_steps(self)
         check_prior_scale(self, self._prior_options)
 
+    def _meaning(self, given):
+        """Return what coefficients mean: those that mean something else start no fit.
+
+        `given` has the parameters.
+        """
+        names = vars(self).get("feature_names_in_")
+        return given.fit_intercept, None if names is None else tuple(names)
+
+    def _known(self, go_on):
+        """Return a posterior to start from, None without, and what it is of.
+
+        As long as no rows have been opened.
+        """
+        posterior = vars(self).get("posterior_") if go_on or self.warm_start else None
+        return posterior, None if posterior is None else self._meaning(self._of_fit)
+
+    def _start_from(self, known, go_on):
+        """Return the posterior to start from, None where its coefficients are others.
+
+        With rows opened; known: by `_known`.
+        """
+        posterior, meaning = known
+        if not go_on and (posterior is None or self._meaning(self) != meaning):
+            vars(self).pop("_step_length", None)
+            return None
+        return posterior
+
     def _learn(self, data, targets, prior, n_seen, prior_of=None):
         """Learn what the family needs from rows that come after `n_seen` others.
 
@@ -286,13 +313,13 @@ class GaussianPosterior(
         if go_on:
             check_unchanged(self, *self._lasting)
         seen = self.n_samples_seen_ if go_on else 0
-        given = X, y, sample_weight, self, not go_on
+        given, last = (X, y, sample_weight, self, not go_on), self._known(go_on)
         data, targets, dtype = self._open(*given, **more)
+        last = self._start_from(last, go_on)
         # Columns of a later batch may hardly vary: what was before tells them apart.
         seen_by_sums = getattr(data, "stands_for", None)
         if not go_on and self.fit_intercept and not data.sparse and not seen_by_sums:
             check_spread(data)
-        last = vars(self).get("posterior_") if go_on or self.warm_start else None
         new, memory, known = (data, targets), None, seen
         learned = among(self.prior_scale, ("learn",))
         anew = not go_on
@@ -391,11 +418,13 @@ class GaussianPosterior(
                 return span.lift_low(q) if spans else span.lift(q, k)
 
         point = None if last is None else model.point_of(last)
-        if model.full and near is not None and (point is None or afresh):
+        # Steps lead from anywhere but where expectations overflow, as by new units.
+        chosen = point is not None and (afresh or (family.overflows and not go_on))
+        if model.full and near is not None and (point is None or chosen):
             point = near
-        elif point is None or afresh:
+        elif point is None or chosen:
             point = model.start(mean, rows, rng)
-        if afresh:
+        if chosen:
             point = self._nearest(model, rows, point, last)
 
         moved, plan = model, plan.stepping(1.0, seen_by_sums or data.n_units)

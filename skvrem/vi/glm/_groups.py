@@ -195,11 +195,13 @@ class ByGroup:
         self._check_whole_passes()
         if go_on:
             check_unchanged(self, *self._lasting, "groups", "varying")
+        last = self._known(go_on)
         if any(map(of_dask, (X, y, sample_weight, groups, *more.values()))):
             opened = self._open_group_blocks(X, y, sample_weight, groups, **more)
         else:
             given = X, y, sample_weight, groups, not go_on
             opened = self._open_group_rows(*given, **more)
+        last = self._start_from(last, go_on)
         data, targets, labels, counts = opened
         if not go_on and self.fit_intercept:
             check_spread(data)
@@ -220,7 +222,7 @@ class ByGroup:
                 moments = before["seen"].merged(self._moments(data, targets))
         else:
             order, q = self._order(X, data.n_features)
-            origin, units = self._start_of_origin(data, order, q)
+            origin, units = self._start_of_origin(data, order, q, last)
         if not go_on or moments is not None:
             one_of = self._prior_of(data, targets, learned, moments)
             scales = self._group_scales(data, targets, moments)[order[:q]]
@@ -246,7 +248,7 @@ class ByGroup:
         model = self._grouped_model(rows, *given, past, n_rows, **how)
         if not stream:
             model = integrated(model)
-        point = self._group_start(model, data, targets, labels, go_on)
+        point = self._group_start(model, data, targets, labels, last)
         if units is not None:
             model = OriginModel(model, *units)
             point = model.placed(point)
@@ -256,7 +258,7 @@ class ByGroup:
             features = order < data.n_features
             about = {"prior_of": prior_of, "features": features}
             learn = partial(learned_width, data=solvers.Whole(), **about)
-        if not go_on and not self.warm_start and len(labels) >= MANY_GROUPS:
+        if last is None and len(labels) >= MANY_GROUPS:
             given = model, units, *given, n_rows, point, learn
             near, point, passes = self._found_on_some(*given)
         if learn is not None:
@@ -393,10 +395,9 @@ class ByGroup:
     def _first_noise(self, data, targets):
         return 1.0
 
-    def _group_start(self, model, data, targets, labels, go_on):
+    def _group_start(self, model, data, targets, labels, last):
         """Return the point to start from: the prior, or what is known of groups."""
         prior, order = model.prior, model.rows.order
-        last = vars(self).get("posterior_") if go_on or self.warm_start else None
         same = isinstance(last, VaryingPosterior) and np.array_equal(last.order, order)
         if same and last.q == model.q and last.parts.scales.size == model.n_scales:
             old = number_groups(labels, self.groups_)
@@ -413,16 +414,14 @@ class ByGroup:
             mean[np.argmax(order)] = first
         return model.start(None, mean, self._first_noise(data, targets))
 
-    def _start_of_origin(self, data, order, q):
+    def _start_of_origin(self, data, order, q, last):
         """Return an origin (p,), and the moments of columns if it is to be learnt."""
         if q == 1 or not self.fit_intercept:
             return np.zeros(order.size), None
         units = ColumnUnits.of(data)
         given = zip((units.mean, units.deviation), (0.0, 1.0), strict=True)
         centre, deviation = (np.append(part, own)[order] for part, own in given)
-        origin, last = centre.copy(), None
-        if self.warm_start:
-            last = vars(self).get("posterior_")
+        origin = centre.copy()
         if isinstance(last, VaryingPosterior) and np.array_equal(last.order, order):
             # Of other rows it may lie anywhere.
             reach = FARTHEST * deviation

@@ -141,7 +141,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Converged when what is left to gain is less, in nats of the bound; by a
         concentration that is learned, too.
     warm_start : bool, default=False
-        Start from the last posterior.
+        Start from the last posterior, of the same family, features and
+        `fit_intercept`; else anew.
     n_jobs : int or None, default=None
         Threads of full passes; None is all cores, and one inside a joblib or dask
         worker. Results do not depend on it.
@@ -331,6 +332,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             prior of their mean allows for.
         """
         return self._see(X, y, sample_weight, groups, offset=offset)
+
+    def _meaning(self, given):
+        return given.family, *super()._meaning(given)
 
     def _open(self, X, y, sample_weight, given, reset, offset=None):
         if any(map(of_dask, (X, y, sample_weight, offset))):
