@@ -5,13 +5,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.sparse import csr_array
+from sklearn.datasets import load_breast_cancer
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import as_source, column_moments
-from skvrem.vi.gaussian._model import Full
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
-from skvrem.vi.glm import _evidence, _memory
+from skvrem.vi.glm import _estimator, _memory
+from skvrem.vi.glm._evidence import Width
 
 UNITS = np.array([1e-2, 1.0, 1e3])
 ENDS = [0, 1, 40, 300], [0, 2, 7, 300], [0, 30, 60, 300]
@@ -158,24 +160,66 @@ def test_a_width_stays_where_rows_have_gone(family, monkeypatch):
     assert far(model, whole) < 0.3
 
 
-def test_the_curvature_of_a_width_is_that_of_its_slope(rng):
-    """Where the log-likelihood is quadratic, as it is taken to be."""
+def test_a_posterior_tells_how_far_its_width_has_moved(rng):
+    """Where the log-likelihood is quadratic, to first order in what has changed."""
     A, towards = rng.normal(size=(9, 4)), rng.normal(size=4)
-    unit = np.append(1.0 / rng.uniform(0.1, 3.0, 3), 0.0)
-    of_intercept = np.array([0.0, 0.0, 0.0, 0.04])
+    unit = np.append(rng.uniform(0.5, 3.0, 3), 5.0)
 
-    def at(log_width):
-        prior = unit * np.exp(-2.0 * log_width)
-        precision = A.T @ A + np.diag(prior + of_intercept)
-        covariance = np.linalg.inv(precision)
-        mean = covariance @ towards
-        q = Full(mean[:, None], covariance, precision)
-        square = prior @ (np.square(mean) + covariance.diagonal())
-        return q, prior, square - 3.0 - log_width
+    def at(log_width, times):
+        """Rows that count more, at the posterior of a width."""
+        scale = unit * np.append(np.full(3, np.exp(log_width)), 1.0)
+        prior = MeanField(np.zeros(4), scale)
+        covariance = np.linalg.inv(times * A.T @ A + np.diag(1.0 / scale**2))
+        mean = covariance @ (times * towards)
+        return FullRank(mean, np.linalg.cholesky(covariance)), prior, 1, True
 
-    found = _evidence._curvature_of_width(*at(0.2)[:2])
-    wanted = (at(0.2 - 1e-5)[2] - at(0.2 + 1e-5)[2]) / 2e-5
-    assert found == pytest.approx(wanted, rel=1e-6)
+    def slope(log_width, times):
+        q, prior, *_ = at(log_width, times)
+        square = (q.mean**2 + q.variance) / prior.variance
+        return square[:3].sum() - 3.0 - log_width
+
+    best = brentq(slope, -4.0, 4.0, args=(1.0,))
+    width = Width.of(best, 2.0, 9)
+    taken = np.log(width.value)
+    width = width.rested(*at(taken, 1.0))
+    assert width.slope == pytest.approx(slope(taken, 1.0))
+    assert width.curvature == pytest.approx(-slope(taken, 1.0) / (taken - best))
+    assert np.log(width.value) == taken and width.moved(*at(taken, 1.0)) == 0.0
+    for times in 0.9, 1.1:
+        moved = brentq(slope, -4.0, 4.0, args=(times,)) - best
+        assert width.moved(*at(taken, times)) == pytest.approx(moved, rel=0.4)
+
+
+def test_a_stream_learns_a_width_where_it_has_moved(monkeypatch):
+    """Not while all targets are the same, and by few looks at all rows."""
+    found, original = [], _estimator.width_of_prior
+
+    def counted(model, data, *given):
+        found.append(data.n_units)
+        return original(model, data, *given)
+
+    monkeypatch.setattr(_estimator, "width_of_prior", counted)
+    X, y = load_breast_cancer(return_X_y=True)
+    y, ends = y == 1, [*range(0, len(y), 5), len(y)]
+    whole = BayesianLogisticRegression().fit(X, y)
+    found.clear()
+    for order in (
+        np.argsort(y, kind="stable"),
+        np.random.default_rng(0).permutation(569),
+    ):
+        model = streamed(BayesianLogisticRegression(), X[order], y[order], ends)
+        first = np.argmax(y[order] != y[order[0]])
+        looks, found[:] = list(found), []
+        assert first < min(looks) and len(looks) < 0.6 * len(ends)
+        assert far(model, whole) < 0.1
+
+
+def test_the_width_of_like_targets_is_that_of_its_own_prior():
+    X, y = problem("poisson")
+    stream = streamed(learning("poisson"), X, np.full(len(y), 2.0), [0, 30, 60])
+    assert stream._width.value == pytest.approx(np.e)
+    stream.partial_fit(X, y)
+    assert stream._width.value < 2.0
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])

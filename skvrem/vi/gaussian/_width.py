@@ -18,10 +18,15 @@ WIDTH_STEPS, WIDTH_TOL, WIDTH_EACH = 30, 0.1, 0.0025
 WIDTH_ROUNDS, WIDTH_CHANGE, LONGEST, FIRST, MOST_WIDER = 20, 0.05, 1.0, 0.2, 7.0
 
 
-def few_steps(model, data, point, solver=None, max_iter=WIDTH_STEPS, tol=None):
-    """Return the `Result` of a few steps, near the best posterior of a prior."""
+def few_steps(
+    model, data, point, solver=None, max_iter=WIDTH_STEPS, tol=None, share=1.0
+):
+    """Return the `Result` of a few steps, near the best posterior of a prior.
+
+    They leave no more to gain than `tol`, or a share of what they leave without.
+    """
     if tol is None:
-        tol = max(WIDTH_TOL, WIDTH_EACH * model.prior.n_dim)
+        tol = share * max(WIDTH_TOL, WIDTH_EACH * model.prior.n_dim)
     return solvers.run(
         model,
         solver or solvers.Ascent(),
@@ -55,10 +60,12 @@ def most_likely_width(slope, at=0.0, curvature=None):
         Of the most likely one.
     """
     low, high, last = -MOST_WIDER, MOST_WIDER, None
+    # Of slopes that are known roughly, a shorter secant says less than what is known.
+    shortest = 0.0 if curvature is None else FIRST
     for _ in range(WIDTH_ROUNDS):
         value = slope(at) - at
         low, high = (low, at) if value < 0.0 else (at, high)
-        if last is not None:
+        if last is not None and abs(at - last[0]) >= shortest:
             curvature = max((last[1] - value) / (at - last[0]), 1.0)
         least = 0.0 if curvature else FIRST
         step = np.clip(abs(value) / (curvature or 1.0), least, LONGEST)

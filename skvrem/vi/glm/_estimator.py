@@ -48,8 +48,12 @@ from skvrem.vi.gaussian._plan import (
     plan_fit,
     takes_sparse_rows,
 )
-from skvrem.vi.gaussian._width import WIDTH_CHANGE
-from skvrem.vi.glm._evidence import Width, of_predictors, width_of_prior
+from skvrem.vi.glm._evidence import (
+    Width,
+    deviation_of_mode,
+    of_predictors,
+    width_of_prior,
+)
 from skvrem.vi.glm._groups import OF_GROUPS, ByGroup
 from skvrem.vi.glm._input import REACH, ColumnUnits, warn_unseen
 from skvrem.vi.glm._memory import FEW, GROWTH, Gram, Memory
@@ -64,6 +68,9 @@ ROUNDING = 1e-12
 WIDE_INTERCEPT = 10.0
 # Numbers up to which rows are turned into their span, where they are sparse or kept.
 MOST_IN_SPAN = 100_000_000
+# The width of a prior is learned again by a batch that makes the rows of a stream so
+# many times as many, or where it has moved by such a share of its own deviation.
+MUCH, MOVED = 1.1, 0.06
 # Parameters that are above zero, where an estimator has them.
 POSITIVE = (
     "intercept_prior_scale",
@@ -89,6 +96,12 @@ def _log_likelihoods(model, draws, batch):
         each = [model.log_likelihoods(one, part) @ weight for one in some]
         total += np.concatenate(each)
     return LogLikelihoods(total)
+
+
+def _vary(targets):
+    """Whether targets (n,) differ, or their first column (n, 2)."""
+    first = targets if targets.ndim == 1 else targets[:, 0]
+    return bool((first != first[0]).any())
 
 
 class GaussianPosterior(
@@ -320,7 +333,7 @@ class GaussianPosterior(
         seen_by_sums = getattr(data, "stands_for", None)
         if not go_on and self.fit_intercept and not data.sparse and not seen_by_sums:
             check_spread(data)
-        new, memory, known = (data, targets), None, seen
+        new, memory, known, before = (data, targets), None, seen, None
         learned = among(self.prior_scale, ("learn",))
         anew = not go_on
         if go_on:
@@ -334,6 +347,7 @@ class GaussianPosterior(
                     memory = memory._replace(seen=moments)
                     prior_of = self._prior_of(data, targets, seen=moments)
             elif isinstance(memory, Memory) and memory.seen is not None:
+                before = memory.prior
                 memory, prior = self._prior_anew(memory, prior, *new)
             learned = learned and anew
         else:
@@ -355,7 +369,9 @@ class GaussianPosterior(
             about = prior, family, self.fit_intercept
             prior, data, targets = memory.prior_and_rows(*about, data, targets)
             k = family.n_predictors
-            if prior is memory.prior and self._learns_anew(memory, data, last, k):
+            if prior is memory.prior and self._learns_anew(
+                memory, data, last, before, k
+            ):
                 learned = True
                 prior_of = self._prior_of(data, targets, True, memory.seen)
         n_units = seen_by_sums or new[0].n_units
@@ -382,11 +398,11 @@ class GaussianPosterior(
         mean, rows = self._first_mean(model, data, prior), data
         afresh = isinstance(memory, Memory) and prior is memory.prior
         if learned and not apart:
-            if prior.n_dim <= FULL_RANK:
+            if stream and targets is not None and not _vary(targets):
+                self._width = Width.of(0.0, 1.0, 0)  # that of its own prior
+            elif prior.n_dim <= FULL_RANK:
                 whole = model_of(data, *given, "full")
-                start = whole.start(mean, data, rng)
-                if afresh:
-                    start = self._nearest(whole, data, start, last)
+                start = self._start(whole, data, mean, last if afresh else None, rng)
                 found = width_of_prior(whole, data, start, prior_of, self._width)
                 self._width, near, family, passes = found
                 mean = near.parameters.mean
@@ -418,14 +434,11 @@ class GaussianPosterior(
                 return span.lift_low(q) if spans else span.lift(q, k)
 
         point = None if last is None else model.point_of(last)
-        # Steps lead from anywhere but where expectations overflow, as by new units.
-        chosen = point is not None and (afresh or (family.overflows and not go_on))
-        if model.full and near is not None and (point is None or chosen):
-            point = near
-        elif point is None or chosen:
-            point = model.start(mean, rows, rng)
-        if chosen:
-            point = self._nearest(model, rows, point, last)
+        if point is None or afresh or (family.overflows and not go_on):
+            if model.full and near is not None:
+                point = near
+            else:
+                point = self._start(model, rows, mean, last, rng)
 
         moved, plan = model, plan.stepping(1.0, seen_by_sums or data.n_units)
         if plan.name != "batch":
@@ -460,6 +473,9 @@ class GaussianPosterior(
             **self._of_family(last_model, result.point),
             _rows=(data, targets, prior),
         )
+        if learned and not apart:
+            about = self.posterior_, prior, k, intercept
+            self._width = self._width.rested(*about)
         vars(self).pop("_memory", None)
         if stream:
             self._forget_bound()
@@ -471,19 +487,24 @@ class GaussianPosterior(
             if isinstance(self._memory, Memory) and (not go_on or data is not new[0]):
                 self._memory = self._memory.looked(self.posterior_)
 
-    def _learns_anew(self, memory, data, posterior, k):
+    def _learns_anew(self, memory, data, posterior, prior, k):
         """Whether the width of a prior is learned by all rows of a stream, again.
 
-        Where there are many more of them, or their posterior has another by now.
+        Where there are many more of them than when it was, or in this batch, or their
+        posterior, by the prior that it has, tells of another by now.
         """
-        before, prior = self._width, memory.prior
+        before, n_rows = self._width, data.n_units
         if not among(self.prior_scale, ("learn",)) or memory.seen is None:
             return False
-        if before is None or data.n_units >= GROWTH * before.n_rows:
+        if before is None or n_rows >= GROWTH * before.n_rows:
             return True
         # Of many coefficients some rows tell it, which are not those of the posterior.
+        if prior.n_dim > FULL_RANK:
+            return False
+        if n_rows >= MUCH * memory.kept.n_seen:
+            return True
         moved = before.moved(posterior, prior, k, self.fit_intercept)
-        return prior.n_dim <= FULL_RANK and abs(moved) > WIDTH_CHANGE
+        return abs(moved) > MOVED * deviation_of_mode(before.curvature)
 
     def _width_by_some(self, model_of, data, targets, prior_of, k, rng):
         """Return how wide the prior is of many coefficients, as some rows tell.
@@ -521,16 +542,20 @@ class GaussianPosterior(
         return exact and natural and wide and alone and fits
 
     @staticmethod
-    def _nearest(model, rows, start, last):
-        """Return the point that explains rows better: a start, or that of a posterior.
+    def _start(model, rows, mean, last, rng):
+        """Return the point of a posterior, or of means where rows have their precision.
 
-        Of the width that earlier rows have left, exponentials of new ones may have no
-        mean that steps could leave.
+        Steps lead from any posterior but where expectations overflow, as those of
+        exponentials of rows in new units, or of new ones by the width that earlier ones
+        have left: these start where rows are explained better.
         """
-        before = model.point_of(last)
-        if before is None:
+        point = None if last is None else model.point_of(last)
+        if point is not None and not model.family.overflows:
+            return point
+        start = model.start(mean, rows, rng)
+        if point is None:
             return start
-        return min(start, before, key=partial(model.loss, data=rows))
+        return min(start, point, key=partial(model.loss, data=rows))
 
     def _keeps_rows(self, data, prior, n_before=0):
         """Whether a stream keeps rows, or sums of all of them."""

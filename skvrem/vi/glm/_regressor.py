@@ -712,7 +712,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
         The posterior of what has been seen is the prior of the batch. Of counts all
         rows are kept up to 1,000, or as many as 8 MB hold, and the posterior ends at
-        that of a fit to them, with a width of the prior that is learned; beyond these
+        that of a fit to them, with a width of the prior that is learned (while all
+        counts are the same, that of its own prior); beyond these
         the width stays, and a sample is kept, in which rows have a larger share the
         more uncertain their predictors were. Up to 1,000 rows
         these are seen again with each batch, later where the stream has grown by a
