@@ -115,7 +115,7 @@ TABLE = {
     "groups": Row(
         (
             "skvrem/vi/gaussian/nested/_model*.py",
-            "skvrem/vi/glm/_model_groups.py",
+            "skvrem/vi/glm/groups/_model*.py",
             "skvrem/vi/hierarchical/_model_nested.py",
         ),
         (

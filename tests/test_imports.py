@@ -103,7 +103,8 @@ DASK = {"dask", "distributed"}
 OPTIONAL = {"jax", "matplotlib", "pandas", "rich"}
 OPTIONAL_PLACES = {"estimator", "inspection", "utils"}
 # Rooms of a model folder that other rooms of it build on, the lowest first. All others
-# import from their own room only; a folder's own modules stand above its rooms.
+# import from their own room only and the rooms in it; a folder's own modules stand
+# above its rooms.
 SHARED_ROOMS = {
     "hmm": (
         "clusters",
@@ -141,7 +142,8 @@ def may_use(folder, other):
         return True  # from above
     if room in shared and other_room in shared:
         return shared.index(other_room) < shared.index(room)
-    return other_room in shared
+    # A room stands above the rooms in it, as a folder does.
+    return other_room in shared or other_room.startswith(f"{room}/")
 
 
 def place_of(parts):
@@ -403,6 +405,8 @@ CLEAN = {
     "topics/slda/_model.py": "import numpy as np",
     "hmm/_estimator.py": "from skvrem.hmm.emissions._normal import Normal",
     "hmm/emissions/_normal.py": "import numpy as np",
+    "hmm/chains/_estimator.py": "from skvrem.hmm.chains.long._chain import Long",
+    "hmm/chains/long/_chain.py": "from skvrem.hmm.emissions._normal import Normal",
     "hmm/transitions/_markov.py": "from skvrem.hmm.emissions._normal import Normal",
     "plsa/__init__.py": "from skvrem.plsa._estimator import PLSA",
     "plsa/_estimator.py": "from sklearn.base import BaseEstimator",
@@ -473,6 +477,8 @@ PLANTED = [
     ("topics/_mixin.py", "from .lda import LDA", "never import each other"),
     ("hmm/emissions/_normal.py", "from ..transitions import _markov", "never import"),
     ("hmm/emissions/_normal.py", "from .. import _estimator", "never import each"),
+    ("hmm/chains/long/_chain.py", "from .._estimator import E", "never import each"),
+    ("hmm/trees/_tree.py", "from ..chains.long._chain import L", "never import each"),
     ("mixture/_kernels.py", "import scipy.special", "kernels use"),
     ("mixture/_kernels.py", "import os", "kernels use"),
     ("mixture/_kernels.py", "from ..utils._algebra import add", "kernels use"),

@@ -580,8 +580,8 @@ OF_GROUPS = (
 def test_groups_of_linear_models_across_chunks(kind, many, monkeypatch):
     """Groups lie in several blocks, and the answer is that of memory."""
     if many:  # some of the groups are looked at first
-        monkeypatch.setattr("skvrem.vi.glm._groups.MANY_GROUPS", 5)
-        monkeypatch.setattr("skvrem.vi.glm._groups.ONE_IN", 2)
+        monkeypatch.setattr("skvrem.vi.glm.groups._estimator.MANY_GROUPS", 5)
+        monkeypatch.setattr("skvrem.vi.glm.groups._estimator.ONE_IN", 2)
     model, y = VARYING[kind]
     # The search of a concentration ends sooner.
     rtol = 1e-9

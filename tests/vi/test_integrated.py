@@ -16,14 +16,13 @@ from skvrem.vi.gaussian._model_families import (
 )
 from skvrem.vi.gaussian.nested import _model as nested
 from skvrem.vi.gaussian.nested._model import NestedPrior
-from skvrem.vi.glm._model_groups import (
+from skvrem.vi.glm.groups._model import (
     FEW_ROWS,
-    Design,
     GroupedModel,
-    GroupRows,
     IntegratedModel,
     integrated,
 )
+from skvrem.vi.glm.groups._model_rows import Design, GroupRows
 
 KINDS = ["logistic", "poisson", "negative-binomial"]
 BOUNDS = np.array([0, 2, 4, 4, 5, 8, 10])  # one group has no rows

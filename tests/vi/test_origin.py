@@ -18,7 +18,8 @@ from skvrem.vi.gaussian._model_families import (
 from skvrem.vi.gaussian.nested import _model as nested
 from skvrem.vi.gaussian.nested._model import NestedPrior
 from skvrem.vi.gaussian.nested._model_origin import OriginModel, Placed
-from skvrem.vi.glm._model_groups import Design, GroupedModel, GroupRows
+from skvrem.vi.glm.groups._model import GroupedModel
+from skvrem.vi.glm.groups._model_rows import Design, GroupRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::skvrem.exceptions.FewGroupsWarning")
 

@@ -19,13 +19,10 @@ from skvrem.vi.gaussian._model_families import (
 from skvrem.vi.gaussian.nested import _model as nested
 from skvrem.vi.gaussian.nested._model import NestedPrior
 from skvrem.vi.gaussian.nested._model_modes import Quadratic
-from skvrem.vi.glm import _model_groups
-from skvrem.vi.glm._model_groups import (
-    Design,
-    GroupedModel,
-    GroupRows,
-    VaryingPosterior,
-)
+from skvrem.vi.glm.groups import _estimator, _model_rows
+from skvrem.vi.glm.groups._model import GroupedModel
+from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
+from skvrem.vi.glm.groups._model_rows import Design, GroupRows
 
 M, P, Q = 5, 4, 2
 # The intercept and the second column differ by group.
@@ -459,7 +456,7 @@ def test_log_likelihoods_are_those_of_draws():
 
 
 def test_threads_and_pickles_change_nothing(monkeypatch):
-    monkeypatch.setattr(_model_groups, "GROUPS", 5)
+    monkeypatch.setattr(_model_rows, "GROUPS", 5)
     X, y, group, _ = simulate("poisson", 23)
     fits = [
         BayesianGLMRegressor("poisson", n_jobs=n).fit(X, y, groups=group)
@@ -474,13 +471,22 @@ def test_threads_and_pickles_change_nothing(monkeypatch):
     assert again.n_samples_seen_ == 2 * len(y)
 
 
+def test_pickles_may_name_the_folder_above():
+    X, y, group, _ = simulate("poisson", 23)
+    model = BayesianGLMRegressor("poisson").fit(X, y, groups=group)
+    old = b"skvrem.vi.glm._model_groups"
+    text = pickle.dumps(model, 0)
+    named = text.replace(b"skvrem.vi.glm.groups._model_posterior", old)
+    assert old in named and old not in text
+    a, b = (one.predict(X, groups=group) for one in (pickle.loads(named), model))
+    np.testing.assert_array_equal(a, b)
+
+
 def test_some_groups_first(monkeypatch):
     """Of many groups some are looked at first: the end is the same."""
     X, y, group, _ = simulate("poisson", 64)
     whole = BayesianGLMRegressor("poisson", tol=1e-6).fit(X, y, groups=group)
-    from skvrem.vi.glm import _groups
-
-    monkeypatch.setattr(_groups, "MANY_GROUPS", 10)
+    monkeypatch.setattr(_estimator, "MANY_GROUPS", 10)
     some = BayesianGLMRegressor("poisson", tol=1e-6).fit(X, y, groups=group)
     assert some.objective_ == pytest.approx(whole.objective_, abs=1e-4)
     assert some.history_["passes"][0] > whole.history_["passes"][0]
@@ -489,13 +495,12 @@ def test_some_groups_first(monkeypatch):
 
 def test_widths_are_learned_of_some_groups_first(monkeypatch):
     X, y, group, _ = simulate("logistic", 640)
-    from skvrem.vi.glm import _groups
 
     def fit():
         return BayesianLogisticRegression(varying=[0], tol=1e-6).fit(X, y, groups=group)
 
     whole = fit()
-    monkeypatch.setattr(_groups, "MANY_GROUPS", 10)
+    monkeypatch.setattr(_estimator, "MANY_GROUPS", 10)
     some = fit()
     # Logarithms of both widths are found to .05.
     np.testing.assert_allclose(some.prior_scale_, whole.prior_scale_, rtol=0.1)

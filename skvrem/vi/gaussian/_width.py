@@ -75,3 +75,21 @@ def most_likely_width(slope, at=0.0, curvature=None):
         if abs(at - last[0]) < WIDTH_CHANGE:
             break
     return at, curvature
+
+
+def deviation_of_mode(curvature):
+    """Return the standard deviation of a logarithm of a width, one without rows.
+
+    By so much is a prior wider than the most likely one: what is not known of its width
+    would else make intervals of few coefficients too short.
+    """
+    return 1.0 / np.sqrt(max(curvature, 1.0))
+
+
+def units_of(mean, deviation):
+    """Return the standard deviations of columns, of those that do not vary their size.
+
+    Or one, if that is less. Such a column is an intercept of its own: by another unit
+    rates of the first row of a stream, of numbers of thousands, have no mean.
+    """
+    return np.where(deviation > 0.0, deviation, np.maximum(np.abs(mean), 1.0))

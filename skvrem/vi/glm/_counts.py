@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 from skvrem.vi.gaussian._model import GaussianModel
 from skvrem.vi.gaussian._model_families import OverdispersedCounts
-from skvrem.vi.glm._model_groups import Slope
+from skvrem.vi.glm.groups._model_rows import Slope
 
 # Concentrations that are learnt: beyond, counts vary as Poisson's do.
 LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-4, 1e6

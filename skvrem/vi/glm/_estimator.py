@@ -48,16 +48,16 @@ from skvrem.vi.gaussian._plan import (
     plan_fit,
     takes_sparse_rows,
 )
+from skvrem.vi.gaussian._width import deviation_of_mode
 from skvrem.vi.glm._evidence import (
     Width,
-    deviation_of_mode,
     of_predictors,
     width_of_prior,
 )
-from skvrem.vi.glm._groups import OF_GROUPS, ByGroup
 from skvrem.vi.glm._input import REACH, ColumnUnits, warn_unseen
 from skvrem.vi.glm._memory import FEW, GROWTH, Gram, Memory
 from skvrem.vi.glm._span import Span, in_coordinates
+from skvrem.vi.glm.groups._estimator import OF_GROUPS, ByGroup
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # Draws of coefficients at once, for the shape of the importance weights.

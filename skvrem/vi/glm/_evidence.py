@@ -30,7 +30,7 @@ from skvrem.utils._tiles import DenseTile, tiles
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point, as_vector
 from skvrem.vi.gaussian._model_families import GaussianNoise
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
-from skvrem.vi.gaussian._width import few_steps, most_likely_width
+from skvrem.vi.gaussian._width import deviation_of_mode, few_steps, most_likely_width
 
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
@@ -223,15 +223,6 @@ class Evidence:
             best = brentq(slope, low, high)
         curvature = (slope(best + STEP) - slope(best - STEP)) / (2.0 * STEP)
         return float(np.exp(best + deviation_of_mode(curvature))) / unit
-
-
-def deviation_of_mode(curvature):
-    """Return the standard deviation of a logarithm of a width, one without rows.
-
-    By so much is a prior wider than the most likely one: what is not known of its width
-    would else make intervals of few coefficients too short.
-    """
-    return 1.0 / np.sqrt(max(curvature, 1.0))
 
 
 class Width(NamedTuple):

@@ -18,6 +18,7 @@ from skvrem.data import (
 from skvrem.exceptions import DataScaleWarning
 from skvrem.utils._reports import name_columns, outside
 from skvrem.utils._validation import check_block, check_columns_of, check_weighted
+from skvrem.vi.gaussian._width import units_of
 
 # Deviations that features go from their means before a prior takes them for rare ones.
 REACH = 4.0
@@ -49,15 +50,6 @@ def few_in_memory(estimator, data):
     batch = data.fetch(np.arange(data.n_units))
     rows, weight = rows_of_block(batch)
     return as_source(rows, weight), batch.targets
-
-
-def units_of(mean, deviation):
-    """Return the standard deviations of columns, of those that do not vary their size.
-
-    Or one, if that is less. Such a column is an intercept of its own: by another unit
-    rates of the first row of a stream, of numbers of thousands, have no mean.
-    """
-    return np.where(deviation > 0.0, deviation, np.maximum(np.abs(mean), 1.0))
 
 
 class ColumnUnits(NamedTuple):

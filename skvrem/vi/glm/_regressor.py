@@ -26,6 +26,7 @@ from skvrem.vi.gaussian._model_families import (
     PoissonCounts,
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._width import units_of
 from skvrem.vi.glm import _inference
 from skvrem.vi.glm._counts import (
     ConcentrationModel,
@@ -41,10 +42,11 @@ from skvrem.vi.glm._evidence import (
     mean_variance,
     squares_of,
 )
-from skvrem.vi.glm._input import few_in_memory, open_blocks, units_of
+from skvrem.vi.glm._input import few_in_memory, open_blocks
 from skvrem.vi.glm._memory import Gram, Memory
-from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
 from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
+from skvrem.vi.glm.groups._model import GroupedModel
+from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
 
 COUNTS = "poisson", "negative-binomial"
 # Prior standard deviations of standardised coefficients, in those of the targets.

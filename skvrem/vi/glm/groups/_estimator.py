@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, of_dask
+from skvrem.data import as_source, column_moments, of_dask
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import check_unchanged, feature_names
 from skvrem.utils._columns import check_column, column_names, column_number
@@ -27,6 +27,7 @@ from skvrem.vi.gaussian._guards import (
     check_spread,
 )
 from skvrem.vi.gaussian._model import Point
+from skvrem.vi.gaussian._width import deviation_of_mode, units_of
 from skvrem.vi.gaussian.nested._input import (
     check_kind,
     few_groups,
@@ -44,16 +45,9 @@ from skvrem.vi.gaussian.nested._model_origin import (
     seen_from,
 )
 from skvrem.vi.gaussian.nested._width import learned_width
-from skvrem.vi.glm._evidence import deviation_of_mode
-from skvrem.vi.glm._input import ColumnUnits
-from skvrem.vi.glm._model_groups import (
-    Design,
-    GroupBlocks,
-    GroupedModel,
-    GroupRows,
-    VaryingPosterior,
-    integrated,
-)
+from skvrem.vi.glm.groups._model import GroupedModel, integrated
+from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
+from skvrem.vi.glm.groups._model_rows import Design, GroupBlocks, GroupRows
 
 # Standard deviation of the logarithms of the population's scales, in the prior.
 SPREAD = 1.0
@@ -418,8 +412,9 @@ class ByGroup:
         """Return an origin (p,), and the moments of columns if it is to be learnt."""
         if q == 1 or not self.fit_intercept:
             return np.zeros(order.size), None
-        units = ColumnUnits.of(data)
-        given = zip((units.mean, units.deviation), (0.0, 1.0), strict=True)
+        seen = column_moments(data).weighted
+        units = seen.mean, units_of(seen.mean, seen.deviation)
+        given = zip(units, (0.0, 1.0), strict=True)
         centre, deviation = (np.append(part, own)[order] for part, own in given)
         origin = centre.copy()
         if isinstance(last, VaryingPosterior) and np.array_equal(last.order, order):

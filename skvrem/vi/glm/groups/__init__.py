@@ -1,0 +1,1 @@
+"""Coefficients of regressions that differ by group."""
