@@ -368,6 +368,11 @@ class HMMModel(Averaging):
 
     def _expected_rows(self, parameters, sums):
         theta, features = self._theta(parameters.emission), sums.features
+        impossible = theta <= self.emission.IMPOSSIBLE
+        if impossible.any():
+            # What control variates leave of no weight, of either sign, is no weight.
+            rounding = impossible & (np.abs(features) < self.emission.LEFT_OVER)
+            features = np.where(rounding, 0.0, features)
         value = float(np.vdot(features, theta))
         if math.isfinite(value):
             return value

@@ -352,6 +352,31 @@ def test_a_fit_climbs_and_converges_at_a_fixed_point(case, name):
         )
 
 
+@pytest.mark.parametrize("epochs", [14, 17, 19])
+def test_a_probability_that_comes_to_zero_is_no_end(epochs):
+    """What control variates leave of its count is rounding, of either sign."""
+    case = CASES["hmm categorical"]()
+    begun = fit(case, "saga", max_iter=epochs, tol=0.0)
+    result = fit(case, "saga", max_iter=2000, tol=1e-12, point=begun.point)
+    assert result.point.parameters.emission.min() < 1e-12
+    best = batch_mean(case.model, case.data, _fixed_point("hmm categorical")).objective
+    assert result.converged and result.objective == pytest.approx(best, abs=1e-8)
+    assert max(row.objective for row in result.history) < best + 1e-8
+    sums = batch_mean(case.model, case.data, result.point).mean
+    features = sums.features.copy()
+    lowest = np.unravel_index(features.argmin(), features.shape)
+    for left, is_rounding in ((-1e-24, True), (1e-24, True), (-1e-6, False)):
+        features[lowest] = left
+        other = sums._replace(features=features)
+        found = case.model.maximize(other, result.point, False)
+        assert (found is not None) == is_rounding
+        if is_rounding:
+            values = (
+                case.model.surrogate(result.point, each) for each in (sums, other)
+            )
+            assert next(values) == pytest.approx(next(values), abs=1e-12)
+
+
 def test_stochastic_comes_near(case):
     """Near the fixed point that is above it, of which a model may have several."""
     skip_without_bound(case)

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 
 from skvrem.hmm.emissions._coordinates import (
     IMPOSSIBLE,
+    LEFT_OVER,
     TWO_PI,
     RowPieces,
     bounded_log,
@@ -183,7 +184,7 @@ class Emission(BaseEstimator):
     exact = False
     #: Which family of ``_kernels_rows.py`` this is, if it is one.
     row_kernel: str | None = None
-    ONE, MASK, IMPOSSIBLE = -1, -2, IMPOSSIBLE
+    ONE, MASK, IMPOSSIBLE, LEFT_OVER = -1, -2, IMPOSSIBLE, LEFT_OVER
     #: Whether single values may be missing, and not only whole rows.
     allows_nan = True
     #: Rows that are averaged before they are clustered to find a start.

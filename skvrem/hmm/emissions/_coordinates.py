@@ -23,12 +23,19 @@ import numpy as np
 
 # Stands for log 0: finite, so that times a feature of 0 it is 0 and not NaN.
 IMPOSSIBLE = -1e100
+# Of all counts, what control variates leave of rounding where there are none.
+LEFT_OVER = 1e-12
 # A share or probability this close to 0 has the coordinates of this one.
 EDGE = 1e-12
 # Angles this close to pi have the coordinate of this one.
 MOST_ANGLE = np.pi - 1e-9
 TWO_PI = 2.0 * np.pi
 LOG_2PI = float(np.log(TWO_PI))
+
+
+def are_negative(counts):
+    """Whether some of the counts are below zero, by more than rounding."""
+    return counts.min() < -LEFT_OVER * np.abs(counts).sum()
 
 
 class Scale(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from skvrem.hmm.emissions._coordinates import SimplexRows, bounded_log
+from skvrem.hmm.emissions._coordinates import SimplexRows, are_negative, bounded_log
 from skvrem.hmm.emissions._factors import as_numbers
 from skvrem.hmm.emissions._given import check_shares
 from skvrem.hmm.forward_backward._model_passes import long_run, stationary
@@ -297,7 +297,7 @@ class Homogeneous(Transitions):
 
     def maximize(self, counts, before, repair=True):
         """Return the transition matrix from sums of pairs of states."""
-        if not repair and counts.min() < 0.0:
+        if not repair and are_negative(counts):
             return None
         return self._shares.maximize(counts, before)
 

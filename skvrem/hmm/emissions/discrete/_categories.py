@@ -5,7 +5,12 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from skvrem.hmm.emissions._base import Emission
-from skvrem.hmm.emissions._coordinates import RowPieces, bounded_log, draw_codes
+from skvrem.hmm.emissions._coordinates import (
+    RowPieces,
+    are_negative,
+    bounded_log,
+    draw_codes,
+)
 from skvrem.hmm.emissions._facts import extremes, fill, whole
 from skvrem.hmm.emissions._given import check_shares, given_shares
 from skvrem.hmm.emissions.discrete._numbers import binomial_tails
@@ -184,7 +189,7 @@ class Categorical(Emission):
 
     def maximize(self, features, before, repair):
         """Return the frequencies of the categories, with the prior's counts."""
-        if not repair and features.min() < 0.0:
+        if not repair and are_negative(features):
             return None
         return self._shares.maximize(features, before)
 
@@ -367,7 +372,7 @@ class Multinomial(Emission):
     def maximize(self, features, before, repair):
         """Return the shares of the categories, with the prior's counts."""
         counts = features[:, 1:-1]
-        if not repair and counts.min() < 0.0:
+        if not repair and are_negative(counts):
             return None
         return self._shares.maximize(counts, before)
 
