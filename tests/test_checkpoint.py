@@ -70,7 +70,8 @@ def cases():
         yield f"hmm-{solver}", skvrem.VRHMM(2, **how), (X,), {}
         yield f"factorial-{solver}", skvrem.FactorialMixture(2, **how), (X,), {}
         if solver in ("auto", "batch", "stochastic", "svrg"):
-            yield f"plsa-{solver}", VRPLSA(3, n_init=1, **how), (COUNTS,), {}
+            plsa = VRPLSA(3, n_init=1, tempering=None, **how)  # else by max_iter
+            yield f"plsa-{solver}", plsa, (COUNTS,), {}
     yield "starts", VRGaussianMixture(3, n_init=3, **em), (X,), {}
     for topics in VRPLSA, skvrem.TemperedLDA:
         how = em | {"max_iter": 80}
@@ -200,7 +201,8 @@ def full_passes():
     for inner in 1, 8:
         for counts in COUNTS, COUNTS.astype(float):
             name = f"plsa-{inner}-{counts.dtype}"
-            yield name, VRPLSA(3, inner_iter=inner, **one), (counts,), {}
+            plsa = VRPLSA(3, inner_iter=inner, tempering=None, **one)
+            yield name, plsa, (counts,), {}
     factorial = skvrem.FactorialMixture(3, tempering=None, **one)
     yield "factorial", factorial, (X,), {}
     yield "factorial-float32", factorial, (X.astype(np.float32),), {}

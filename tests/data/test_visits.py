@@ -172,13 +172,15 @@ def estimators():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 4)) + 3.0 * rng.integers(2, size=(900, 1))
     y = (X[:, 0] + rng.logistic(size=900) > 1.0).astype(int)
-    codes = rng.integers(2, size=(900, 2)) @ np.array([[2.0, 0, 0, 1], [0, 3.0, 1, 0]])
-    factors = codes + 0.3 * rng.normal(size=(900, 4))
+    components = np.array([[2.0, 0.0, 0.0, 1.0], [0.0, 3.0, 1.0, 0.0]])
+    factors = rng.integers(2, size=(900, 2)) @ components
+    factors += 0.3 * rng.normal(size=(900, 4))
     start = {"n_init": 1, "random_state": 0}
     for solver in ("svrg", "saga", "incremental"):
         yield VRGaussianMixture(2, solver=solver, tol=1e-10, **start), X, None
         if solver != "incremental":  # whose end here is another optimum's slope
             given = {"tempering": None, "tol": 1e-9} | start
+            given["components_init"] = components + 0.5
             yield FactorialMixture(2, solver=solver, **given), factors, None
     for penalty in (1.0, 0.05):
         given = {"C": penalty, "tol": 1e-7, "max_iter": 500, "random_state": 0}

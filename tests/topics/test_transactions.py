@@ -173,6 +173,7 @@ def test_verbose_lines(kind, X, capsys):
     new(kind, solver="batch").fit(X)
     assert capsys.readouterr() == ("", "")
     told = {"verbose": 1, "verbose_interval": 3}
+    told["tempering"] = None  # of which a line says the temperature
     fitted = new(kind, solver="batch", max_iter=6, **told).fit(X)
     line = re.compile(
         rf"\[{kind.__name__}\] start 1/1, epoch (\d+), ([\d.]+) passes, [\d.e-]+ s: "
