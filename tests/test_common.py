@@ -54,6 +54,10 @@ def usual():
     return (estimator_class() for estimator_class in tables())
 
 
+# Random numbers have one optimum, whatever the minibatches, of so much noise.
+NOISY = {"noise_variance": 0.5, "component_variance": 1.0}
+
+
 def variants():
     """Every estimator made small, and one branch or two of each with code of its own.
 
@@ -62,9 +66,7 @@ def variants():
     yield from map(make, tables())
     yield make(VRGaussianMixture, covariance_type="tied", solver="saga", batch_size=10)
     yield make(VRPLSA, solver="svrg", batch_size=10)
-    # Random numbers have one optimum, whatever the minibatches, of so much noise.
-    noisy = {"noise_variance": 0.5, "component_variance": 1.0, "tol": 1e-2}
-    yield make(FactorialMixture, solver="stochastic", batch_size=10, **noisy)
+    yield make(FactorialMixture, solver="stochastic", batch_size=10, tol=1e-2, **NOISY)
     yield make(TemperedLDA, tempering="local", **FEW)
     yield SBMLogisticRegression(solver="svrg", batch_size=10)
     yield BayesianLogisticRegression(solver="stochastic", tol=0.5, batch_size=10)
@@ -86,7 +88,8 @@ def more_variants():
         yield make(VRPLSA, solver=solver, batch_size=10)
     yield make(VRPLSA, tempering="annealed", annealing_iter=3, n_init=2)
     yield make(VRPLSA, doc_topic_smoothing=0.0, topic_word_smoothing=0.0)
-    yield make(FactorialMixture, solver="svrg", batch_size=10)
+    cold = {"tempering": None, "n_init": 1} | NOISY
+    yield make(FactorialMixture, solver="svrg", batch_size=10, **cold)
     yield make(FactorialMixture, tempering=None, posterior="meanfield", n_init=2)
     yield make(FactorialMixture, tempering="global", noise_variance=0.5)
     for solver in ("batch", "stochastic", "svrg"):
@@ -212,6 +215,7 @@ def test_sklearn_checks_of_numbers(estimator, check):
 @no_groups
 @stalls
 @fractions
+@partless
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("estimator", "check"), checks_of_numbers(more_variants()), ids=identify

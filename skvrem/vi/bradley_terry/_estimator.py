@@ -170,9 +170,9 @@ class BradleyTerry(
     >>> model.items_
     array(['Ann', 'Bo', 'Cy'], dtype='<U3')
     >>> model.skill_.round(2), model.skill_std_.round(2)
-    (array([ 0.94, -0.53, -0.4 ]), array([0.68, 0.61, 0.65]))
+    (array([ 0.94, -0.54, -0.41]), array([1.01, 0.71, 0.75]))
     >>> model.predict_proba([("Ann", "Cy")]).round(2)
-    array([[0.26, 0.74]])
+    array([[0.28, 0.72]])
     """
 
     def __init__(
