@@ -189,8 +189,8 @@ class HMMModel(Averaging):
         """Return R(statistics) (Eq. 10), and that no part was left out."""
         before = point.parameters
         weight = self.emission.row_weight(statistics.features)
-        lowest = min(statistics.start.min(), weight.min())
-        if not repair and not lowest >= 0.0:
+        least = statistics.start.min() + self.emission.LEFT_OVER
+        if not repair and not min(least, weight.min()) >= 0.0:
             return None
         start = np.maximum(statistics.start, 0.0) * self.total
         pairs = statistics.pairs * self.total

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from skvrem.hmm.emissions._base import Emission, ratio
-from skvrem.hmm.emissions._coordinates import bounded_log
+from skvrem.hmm.emissions._coordinates import are_negative, bounded_log
 from skvrem.hmm.emissions._facts import extremes, fill, whole
 from skvrem.hmm.emissions.discrete._numbers import binomial_tails
 from skvrem.utils._columns import Given, column_number
@@ -15,7 +15,7 @@ from skvrem.utils._validation import check_integer
 
 def _maximize(family, yes, no, before, repair):
     """Return the shares of `yes`, or None where sums are negative that may not be."""
-    if not repair and min(yes.min(), no.min()) < 0.0:
+    if not repair and (are_negative(yes) or are_negative(no)):
         return None
     yes, no = np.maximum(yes, 0.0), np.maximum(no, 0.0)
     return family._fix("probability", ratio(yes, yes + no, before))
