@@ -496,9 +496,10 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
 
         A stream that begins without topics keeps its first documents, 10,000 of them or
         2 million counts that are not zero (1,000 documents where `step_size` is
-        given). They are fitted each time that they are 1.4 times as many, by 15 epochs
-        from random topics, or, every other time from 1,000 on, by 8 from those at hand.
-        So batches may be of any size from the first on; topics keep their numbers.
+        given). They are fitted from random topics, by 15 epochs, when there are 1.05
+        times as many and all these fits are worth no more than 60 passes over them: at
+        each of the first batches, then when there are a third more. So batches may be
+        of any size from the first on, and come sorted; topics keep their numbers.
         Between fits the counts of a batch are added.
 
         After them, from a `fit`, whose priors stay, or from `components_init` it makes

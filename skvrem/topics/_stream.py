@@ -11,10 +11,12 @@ from skvrem.text import match_topics
 # A stream keeps its first documents: so many, of so many nonzeros. Where it has a step
 # of its own, to forget what is old, only as many as are enough for a start.
 MOST, MOST_NONZEROS, ENOUGH = 10_000, 2_000_000, 1000
-# It fits them when they have become so many times as many, by so many epochs at most:
-# from random topics, which those of few kinds of documents may never come to, and every
-# other time, once they are enough for a start, from those that it has.
-GROWTH, EPOCHS, MORE_EPOCHS = 1.4, 15, 8
+# It fits them by so many epochs at most from random topics, as those of few kinds of
+# documents may never come to others: when they have become so many times as many, and
+# all fits until then are worth no more than so many passes over them. So each of the
+# first batches is fitted, which may bring kinds that none before has shown; later, a
+# third more documents.
+EPOCHS, GROWTH, PASSES = 15, 1.05, 60
 # Later steps are of so many tokens, or of all seen before, where those are fewer.
 STEP_TOKENS = 1e5
 
@@ -30,7 +32,8 @@ class FirstDocuments(NamedTuple):
     weight : ndarray of shape (n_documents,)
     n_fitted : int
         Documents when they were last fitted.
-    n_fits : int
+    n_visits : float
+        Epochs times documents of all fits.
     """
 
     counts: np.ndarray
@@ -38,7 +41,7 @@ class FirstDocuments(NamedTuple):
     sizes: np.ndarray
     weight: np.ndarray
     n_fitted: int = 0
-    n_fits: int = 0
+    n_visits: float = 0.0
 
     @classmethod
     def of(cls, data):
@@ -60,19 +63,15 @@ class FirstDocuments(NamedTuple):
 
         Topics keep their numbers: new ones are matched with those before.
         """
-        begun, how = hasattr(estimator, "components_"), {"n_init": 1, "verbose": 0}
-        epochs, goes_on = EPOCHS, self.n_fitted >= ENOUGH and self.n_fits % 2
+        begun = hasattr(estimator, "components_")
+        how = {"n_init": 1, "verbose": 0, "warm_start": False}
+        how["max_iter"] = min(EPOCHS, estimator.max_iter)
         arrays = [
             name for name in estimator._priors if np.ndim(getattr(estimator, name))
         ]
         if begun:
             # As they are now: topics may have been relabelled, and words be new.
             how |= {name: getattr(estimator, f"{name}_") for name in arrays}
-            counts = estimator.n_tokens_seen_ * estimator._sums.T
-            topics = counts + estimator._fitted_priors()[1]
-        if goes_on:
-            epochs, how["components_init"] = MORE_EPOCHS, topics
-        how |= {"max_iter": min(epochs, estimator.max_iter), "warm_start": False}
         known = type(estimator)(**estimator.get_params(deep=False) | how)
         starts = np.append(0, np.cumsum(self.sizes))
         shape = len(self.sizes), estimator.n_features_in_
@@ -80,7 +79,9 @@ class FirstDocuments(NamedTuple):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # few documents are only a beginning
             known.fit(X, sample_weight=self.weight)
-        if begun and not goes_on and not arrays:
+        if begun and not arrays:
+            counts = estimator.n_tokens_seen_ * estimator._sums.T
+            topics = counts + estimator._fitted_priors()[1]
             known.relabel(match_topics(topics, known).second)
         return known
 
@@ -108,7 +109,9 @@ def begin(estimator, data):
     n_documents = int(np.count_nonzero(kept.weight))
     most = MOST if estimator.step_size == "auto" else ENOUGH
     enough = n_documents >= most or len(kept.counts) >= MOST_NONZEROS
-    if enough or n_documents >= GROWTH * kept.n_fitted:
+    n_visits = kept.n_visits + EPOCHS * n_documents
+    more = n_documents >= GROWTH * kept.n_fitted
+    if enough or (more and n_visits <= PASSES * n_documents):
         estimator = kept.fitted_as(estimator)
-        kept = kept._replace(n_fitted=n_documents, n_fits=kept.n_fits + 1)
+        kept = kept._replace(n_fitted=n_documents, n_visits=n_visits)
     return estimator, None if enough else kept
