@@ -145,6 +145,19 @@ def test_a_stream_comes_near_a_fit_in_batches_of_any_size(kind, size):
 
 
 @KINDS
+def test_a_stream_finds_the_theme_of_its_last_batch(kind):
+    X, unseen = planted(1200, length=30)[0], planted(1000, seed=1)[0]
+    whole = kind(K, random_state=0).fit(X)
+    order = np.argsort(whole.transform(X).argmax(axis=1), kind="stable")
+    stream = kind(K, random_state=0)
+    for rows in np.split(X[order], 6):
+        stream.partial_fit(rows)
+        assert stream.step_size_ == 0.0  # they have been fitted anew
+    gap = document_completion(whole, unseen) - document_completion(stream, unseen)
+    assert gap < 0.01
+
+
+@KINDS
 def test_what_a_stream_keeps(kind, monkeypatch):
     X = planted(200)[0]
     batch = X[:100].copy()

@@ -491,19 +491,19 @@ def test_transform_settles_documents_at_held_topics(dtype):
 def test_a_batch_of_a_stream_is_new_to_the_topics():
     X, _ = planted(60)
     lda = TemperedLDA(3, random_state=0, mean_change_tol=0.0, max_doc_update_iter=6)
-    lda.partial_fit(X[:50])
+    lda.partial_fit(X[:58])
     before, eta = lda._sums.copy(), np.full((X.shape[1], 3), 0.05)
-    lda.partial_fit(X[50:])  # too few for another fit
+    lda.partial_fit(X[58:])  # too few for another fit
     mass, alpha = float(X.sum()), np.full(3, 1 / 3)
-    given = np.ones(10), mass * before, np.zeros((10, 3)), alpha, eta
-    expected = visit(X[50:], *given, 6, new=True)
-    rho = X[50:].sum() / mass
-    mean = expected.sums(X[50:], np.ones(10)) / X[50:].sum()
+    given = np.ones(2), mass * before, np.zeros((2, 3)), alpha, eta
+    expected = visit(X[58:], *given, 6, new=True)
+    rho = X[58:].sum() / mass
+    mean = expected.sums(X[58:], np.ones(2)) / X[58:].sum()
     np.testing.assert_allclose(
         lda._sums, (1.0 - rho) * before + rho * mean, rtol=1e-4, atol=1e-9
     )
     assert lda.step_size_ == pytest.approx(rho)
-    objective = expected.log_likelihood / X[50:].sum()
+    objective = expected.log_likelihood / X[58:].sum()
     assert lda.objective_ == pytest.approx(objective, rel=1e-5)
     assert not hasattr(lda, "lower_bound_")
 
