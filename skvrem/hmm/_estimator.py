@@ -182,10 +182,12 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         of them, or 1,000 a parameter if that is more), the best 4 of them 4 more, the
         best 2 (with minibatches 1) go to the end. Short data, up to 6,000 rows times
         states, are worth 32 starts by full passes (of more rows fewer, down to the 12
-        at 9,800), and nine states or more, or phases of segments in up to 25,000 rows,
-        20: half of them go on after 15 epochs, or of the latter after 5 and again after
-        10 more, and half of these after 40 more, but nobody whom as many epochs again,
-        each as good as the last, would not bring up to the best. There is one start
+        at 9,800; of codes, whose passes cost less, ten times as many rows), and nine
+        states or more, or phases of segments in up to 25,000 rows, 20: half of them go
+        on after 15 epochs, or of the latter after 5 and again after 10 more, and half
+        of these after 40 more, but nobody whom as many epochs again, each as good as
+        the last, would not bring up to the best. So do the 12 starts of many codes, a
+        half after 15 epochs and a half of these after 40 more. There is one start
         where there is one state, or with annealing. Of five to eight states one goes to
         its end, unless data are short; from five on an end leads on by moves that split
         one state and leave another to the others, unless something is known of them:

@@ -25,6 +25,9 @@ STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (4, 2)), ((3, 4), (4, 1)), 6
 # among the last for ten.
 SHORT, SHORT_STARTS, MANY_STATES, MANY_STARTS = 6_000, 32, 9, 20
 HALVED, SHORT_HALVED = (5, 10, 40), (15, 40)
+# Codes, which a table has the densities of, cost so many times less; which of their
+# starts ends highest is known as late, however many rows there are.
+CODES = 10
 # Of long data the first rung sees one row of so many, in stretches, but enough to tell
 # starts apart, and no more than fit in little memory beside a map.
 SAMPLED, FEWEST_SAMPLED, MOST_SAMPLED = 4, 25_000, 200_000
@@ -129,12 +132,14 @@ def plan_fit(estimator, model, data, warm, led=None):
         # Which phases belong to which kind is known as late.
         many |= model.transitions.phases is not None and rows <= FEWEST_SAMPLED
         least = MANY_STARTS if many else STARTS
-        shorter = min(1.0, SHORT / (rows * estimator.n_components))
+        codes = model.emission.unordered
+        most_short = SHORT * (CODES if codes else 1)
+        shorter = min(1.0, most_short / (rows * estimator.n_components))
         affordable = int(SHORT_STARTS * shorter**2)
         short = affordable > least
-        if solver == "batch" and (short or many):
-            n_init = affordable if short else MANY_STARTS
-            halved = SHORT_HALVED if short else HALVED
+        if solver == "batch" and (short or many or codes):
+            n_init = affordable if short else least
+            halved = SHORT_HALVED if short or codes else HALVED
             rungs = tuple((n, n_init >> i) for i, n in enumerate(halved, 1))
         if led is not None:
             lead = led.estimator

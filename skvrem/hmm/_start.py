@@ -436,6 +436,9 @@ class Moves:
 
 def _proposed(model, parameters, sample, rng):
     """Return parameters that EM may climb higher from, the most promising first."""
+    # Stretches of the sample begin anywhere, and not as sequences do.
+    anywhere = np.full_like(parameters.startprob, 1.0 / parameters.startprob.size)
+    parameters = parameters._replace(startprob=anywhere)
     passes = model.passes(parameters, sample.source.whole(), by_row=True)
     passes.forward()
     passes.backward()

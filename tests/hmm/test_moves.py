@@ -259,3 +259,32 @@ def test_few_codes_of_many_states():
     for n_init in 1, 6:
         model = VRHMM(3, emission="categorical", n_init=n_init, random_state=0).fit(X)
         assert np.isfinite(model.log_likelihood_)
+
+
+def test_what_is_looked_at_begins_anywhere(monkeypatch):
+    """The states that a sequence never begins with begin stretches within it."""
+    monkeypatch.setattr(_start, "RUN_ROWS", 10)
+    rng = np.random.default_rng(26)
+    probability = rng.dirichlet(np.full(8, 0.3), 5)
+    transmat, states = rng.dirichlet(np.full(5, 0.5), 5), [0]
+    for _ in range(299):
+        states.append(rng.choice(5, p=transmat[states[-1]]))
+    X = np.array([rng.choice(8, p=probability[state]) for state in states])
+    codes = np.unique(X, return_inverse=True)[1].reshape(-1, 1)
+    model = VRHMM(5, emission="categorical", random_state=0).fit(codes)
+    assert model.startprob_.max() > 0.999
+    assert np.isfinite(model.log_likelihood_)
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_init", "left"), [(3_000, 32, [16, 8]), (60_000, 12, [6, 3])]
+)
+def test_which_start_of_codes_is_best_is_known_late(rows, n_init, left):
+    codes = np.random.default_rng(0).integers(3, size=(rows, 1))
+    model = VRHMM(4, emission="categorical")
+    model._check_parameters()
+    _, data, opened = open_rows(model, codes, fresh=True)
+    plan, _, starts, *_ = _plan.plan_fit(model, opened, data, False)
+    assert starts == n_init
+    assert [n for _, n in plan.rungs] == left
+    assert [epochs for epochs, _ in plan.rungs] == list(_plan.SHORT_HALVED)
