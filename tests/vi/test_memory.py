@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import KeptRows, StreamRows, as_source
 from skvrem.vi.gaussian._model_families import PoissonCounts
-from skvrem.vi.glm import _memory
+from skvrem.vi.glm.streams import _gram, _memory
 
 
 # Classes that a first batch separates leave fits with less to gain than they can tell.
@@ -47,6 +47,27 @@ def test_streams_end_near_a_fit_in_whatever_order(posterior, kept, layout, monke
             limits = 4.0, 0.5
         assert far < limits[0] and spread < limits[1]
         assert abs(accuracy - whole.score(rows, labels)) < 0.01
+
+
+PLACES = {
+    "gaussian": {"_gram": "_memory"},
+    "poisson": {"_memory": "_memory", "_width": "_evidence"},
+}
+
+
+@pytest.mark.parametrize("family", PLACES)
+def test_pickles_may_name_the_folder_above(family):
+    rng = np.random.default_rng(0)
+    rows, counts = rng.normal(size=(60, 2)), rng.poisson(2.0, 60)
+    model = BayesianGLMRegressor(family).partial_fit(rows[:30], counts[:30])
+    named = pickle.dumps(model, 0)
+    for place, above in PLACES[family].items():
+        here = f"skvrem.vi.glm.streams.{place}\n".encode()
+        assert here in named
+        named = named.replace(here, f"skvrem.vi.glm.{above}\n".encode())
+    for one in (model, old := pickle.loads(named)):
+        one.partial_fit(rows[30:], counts[30:])
+    np.testing.assert_array_equal(old.coef_, model.coef_)
 
 
 @pytest.mark.filterwarnings("ignore::skvrem.exceptions.StalledWarning")
@@ -217,7 +238,7 @@ def test_a_sample_taken_out_and_put_back_changes_nothing():
 @pytest.mark.parametrize("layout", [np.asarray, csr_array])
 def test_a_regression_in_parts_is_that_of_all_rows(layout, intercept, monkeypatch):
     """The noise that is learnt as well, in any order, with weights and offsets."""
-    monkeypatch.setattr(_memory, "AT_ONCE", 40)
+    monkeypatch.setattr(_gram, "AT_ONCE", 40)
     rng = np.random.default_rng(0)
     rows, weight = rng.normal(2.0, 1.0, size=(300, 3)), rng.uniform(0.0, 2.0, 300)
     offset = rng.normal(size=300)

@@ -12,8 +12,8 @@ from sklearn.datasets import load_breast_cancer
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import as_source, column_moments
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
-from skvrem.vi.glm import _estimator, _memory
-from skvrem.vi.glm._evidence import Width
+from skvrem.vi.glm.streams import _estimator, _memory
+from skvrem.vi.glm.streams._width import Width
 
 UNITS = np.array([1e-2, 1.0, 1e3])
 ENDS = [0, 1, 40, 300], [0, 2, 7, 300], [0, 30, 60, 300]

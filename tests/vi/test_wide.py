@@ -12,6 +12,7 @@ from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.vi.gaussian import _plan
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
 from skvrem.vi.glm import _estimator
+from skvrem.vi.glm.streams import _estimator as _streams
 
 # As many rows as a low rank has by default, that is added to a diagonal.
 N, P = 10, 1010
@@ -163,7 +164,7 @@ def test_classes_and_counts_have_that_of_a_full_rank(name, as_rows, monkeypatch,
     X, new = as_rows(X), as_rows(rng.normal(size=(5, 40)))
     model = CLASSES_AND_COUNTS[name]
     full = clone(model).set_params(posterior="fullrank").fit(X, y, weight)
-    for module in (_plan, _estimator):
+    for module in (_plan, _estimator, _streams):
         monkeypatch.setattr(module, "FULL_RANK", 20)
     low = clone(model).fit(X, y, weight)
     q, exact = low.posterior_, full.posterior_

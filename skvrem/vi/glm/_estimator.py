@@ -1,19 +1,17 @@
-"""What the estimators of generalised linear models share: fit, stream, posterior."""
+"""What the estimators of generalised linear models share: the fit of a posterior."""
 
 import time
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
 from skvrem.data import as_source, drawn_rows
-from skvrem.utils._base import VersionedPickle, check_unchanged, summary_table
+from skvrem.utils._base import VersionedPickle, check_unchanged
 from skvrem.utils._columns import Given, MatrixLike
-from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
+from skvrem.utils._parallel import one_blas_thread
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -21,24 +19,18 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import among, as_generator, check_parameters
-from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
-from skvrem.vi.diagnostics._pareto import ParetoMixin
-from skvrem.vi.diagnostics._variance import ESTIMATORS, decompose
-from skvrem.vi.gaussian._answers import PREDICT_ROWS, in_chunks, interval_columns
 from skvrem.vi.gaussian._fit import fit_bound, warn_quadrature
 from skvrem.vi.gaussian._guards import (
     CENTRE,
     SCALES,
-    StreamsWithoutBound,
     check_pivots,
     check_prior_scale,
     check_spread,
-    checked,
     feature_scales,
     whole_fit,
 )
 from skvrem.vi.gaussian._minibatch import TakesSteps, check_steps, steps_of
-from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
+from skvrem.vi.gaussian._model import Full, GaussianModel
 from skvrem.vi.gaussian._model_families import GaussianNoise
 from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
@@ -48,29 +40,20 @@ from skvrem.vi.gaussian._plan import (
     plan_fit,
     takes_sparse_rows,
 )
-from skvrem.vi.gaussian._width import deviation_of_mode
-from skvrem.vi.glm._evidence import (
-    Width,
-    of_predictors,
-    width_of_prior,
-)
 from skvrem.vi.glm._input import REACH, ColumnUnits, warn_unseen
-from skvrem.vi.glm._memory import FEW, GROWTH, Gram, Memory
+from skvrem.vi.glm._posterior import PosteriorAnswers
 from skvrem.vi.glm._span import Span, in_coordinates
 from skvrem.vi.glm.groups._estimator import OF_GROUPS, ByGroup
+from skvrem.vi.glm.streams._estimator import StreamsWithMemory
+from skvrem.vi.glm.streams._width import of_predictors, width_of_prior
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
-# Draws of coefficients at once, for the shape of the importance weights.
-DRAWS_AT_ONCE = 50
 # A column varies that goes farther from its mean, relative to it.
 ROUNDING = 1e-12
 # Prior standard deviation of a logit where all features are at their means.
 WIDE_INTERCEPT = 10.0
 # Numbers up to which rows are turned into their span, where they are sparse or kept.
 MOST_IN_SPAN = 100_000_000
-# The width of a prior is learned again by a batch that makes the rows of a stream so
-# many times as many, or where it has moved by such a share of its own deviation.
-MUCH, MOVED = 1.1, 0.06
 # Parameters that are above zero, where an estimator has them.
 POSITIVE = (
     "intercept_prior_scale",
@@ -80,36 +63,11 @@ POSITIVE = (
 )
 
 
-class LogLikelihoods(NamedTuple):
-    """Log-likelihoods of all rows at draws of the coefficients, of shape (n_draws,)."""
-
-    total: np.ndarray
-
-
-def _log_likelihoods(model, draws, batch):
-    """Return those of a batch, some rows and draws at a time."""
-    total = np.zeros(len(draws))
-    for start, stop in row_chunks(batch.start, batch.stop, PREDICT_ROWS):
-        part = batch._replace(start=start, stop=stop)
-        weight = batch.weight[part.ids] if batch.weight.size else np.ones(stop - start)
-        some = np.array_split(draws, max(1, len(draws) // DRAWS_AT_ONCE))
-        each = [model.log_likelihoods(one, part) @ weight for one in some]
-        total += np.concatenate(each)
-    return LogLikelihoods(total)
-
-
-def _vary(targets):
-    """Whether targets (n,) differ, or their first column (n, 2)."""
-    first = targets if targets.ndim == 1 else targets[:, 0]
-    return bool((first != first[0]).any())
-
-
 class GaussianPosterior(
     ByGroup,
+    StreamsWithMemory,
+    PosteriorAnswers,
     TakesSteps,
-    StreamsWithoutBound,
-    ParetoMixin,
-    ArviZMixin,
     CallbackSupportMixin,
     VersionedPickle,
 ):
@@ -124,8 +82,6 @@ class GaussianPosterior(
 
     #: Parameters that a stream goes on with; what `prior_scale` may be but numbers.
     _lasting = ("fit_intercept",)
-    #: What has been learned of the width of the prior, where that is not by sums.
-    _width: Width | None = None
     _prior_options: tuple = ("learn",)
 
     def __sklearn_tags__(self):
@@ -235,22 +191,6 @@ class GaussianPosterior(
             self.intercept_prior_scale_, scale = float(spread), scale[:-1]
         self.prior_scale_ = scale
 
-    def _prior_anew(self, memory, posterior, data, targets):
-        """Return a memory and a posterior whose prior follows a batch as well."""
-        if memory.short:
-            seen = self._moments(*memory.kept.beside(data, targets))
-        else:
-            seen = memory.seen.merged(self._moments(data, targets))
-        memory = memory._replace(seen=seen)
-        width = self._width if among(self.prior_scale, ("learn",)) else None
-        prior_of = self._prior_of(data, targets, width is not None, seen)
-        one = prior_of() if width is None else prior_of(width.value)
-        prior = of_predictors(one, memory.prior.n_dim // one.n_dim)
-        memory, posterior = memory.with_prior(prior, posterior)
-        if memory.prior is prior:
-            self._keep_prior(one)
-        return memory, posterior
-
     def fit(
         self,
         X: MatrixLike,
@@ -333,54 +273,14 @@ class GaussianPosterior(
         seen_by_sums = getattr(data, "stands_for", None)
         if not go_on and self.fit_intercept and not data.sparse and not seen_by_sums:
             check_spread(data)
-        new, memory, known, before = (data, targets), None, seen, None
-        learned = among(self.prior_scale, ("learn",))
-        anew = not go_on
+        new = data, targets
         if go_on:
-            prior, dtype = self.posterior_, self.coef_.dtype
-            memory = self._memory_before()
-            if isinstance(memory, Gram):
-                prior, data, targets = memory.prior_and_rows(data, targets)
-                known, anew = 0, memory.seen is not None
-                if anew:
-                    moments = memory.seen.merged(self._moments(*new))
-                    memory = memory._replace(seen=moments)
-                    prior_of = self._prior_of(data, targets, seen=moments)
-            elif isinstance(memory, Memory) and memory.seen is not None:
-                before = memory.prior
-                memory, prior = self._prior_anew(memory, prior, *new)
-            learned = learned and anew
+            dtype = self.coef_.dtype
+            look = self._recall(data, targets, last)
         else:
-            self._width = None
-            prior_of = self._prior_of(data, targets, learned)
-        if anew:
-            prior = prior_of()
-            # The width of a batch that is not kept is not that of the rows to come.
-            again = go_on or not stream or self._keeps_rows(data, prior)
-            learned = learned and again
-        given = data, targets, prior, known
-        prior = one = self._learn(*given, prior_of if learned else None)
-        if anew:
-            self._keep_prior(one)
-        family = self._family(self, data.n_units, data.n_features)
-        if not go_on:
-            prior = of_predictors(one, family.n_predictors)
-        if isinstance(memory, Memory):
-            about = prior, family, self.fit_intercept
-            prior, data, targets = memory.prior_and_rows(*about, data, targets)
-            k = family.n_predictors
-            if prior is memory.prior and self._learns_anew(
-                memory, data, last, before, k
-            ):
-                learned = True
-                prior_of = self._prior_of(data, targets, True, memory.seen)
+            look = self._begin(data, targets, stream)
+        data, targets, family, one, prior, prior_of, _, alone = look
         n_units = seen_by_sums or new[0].n_units
-        alone = not seen
-        if isinstance(memory, Memory):
-            again = data is not new[0]
-            # Of a fit that was pickled none are here.
-            complete = again and memory.kept.n_seen == seen
-            alone = complete or (None if again or data.n_units < FEW else False)
         model_of = partial(self._model, alone=alone)
         # Gaussian noise has been learned with the width.
         apart = isinstance(family, GaussianNoise)
@@ -396,24 +296,13 @@ class GaussianPosterior(
         given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
         model = model_of(data, *given, *kind)
         mean, rows = self._first_mean(model, data, prior), data
-        afresh = isinstance(memory, Memory) and prior is memory.prior
-        if learned and not apart:
-            if stream and targets is not None and not _vary(targets):
-                self._width = Width.of(0.0, 1.0, 0)  # that of its own prior
-            elif prior.n_dim <= FULL_RANK:
-                whole = model_of(data, *given, "full")
-                start = self._start(whole, data, mean, last if afresh else None, rng)
-                found = width_of_prior(whole, data, start, prior_of, self._width)
-                self._width, near, family, passes = found
-                mean = near.parameters.mean
-            else:
-                given_some = model_of, data, targets, prior_of, k, rng
-                self._width = self._width_by_some(*given_some)
-            one = prior_of(self._width.value)
-            self._keep_prior(one)
-            prior = of_predictors(one, k)
-            if afresh:
-                memory = memory._replace(prior=prior)
+        learned = prior_of is not None and not apart
+        if learned:
+            look = look._replace(family=family)
+            how = model_of, mean, last, rng, stream
+            look, near, passes = self._learn_width(look, *how)
+            _, _, family, one, prior, *_ = look
+            mean = mean if near is None else near.parameters.mean
             given = family, targets, prior, weight, intercept
             model = model_of(data, *given, *kind)
         posterior_of = model.posterior
@@ -434,7 +323,7 @@ class GaussianPosterior(
                 return span.lift_low(q) if spans else span.lift(q, k)
 
         point = None if last is None else model.point_of(last)
-        if point is None or afresh or (family.overflows and not go_on):
+        if point is None or look.afresh or (family.overflows and not go_on):
             if model.full and near is not None:
                 point = near
             else:
@@ -473,38 +362,12 @@ class GaussianPosterior(
             **self._of_family(last_model, result.point),
             _rows=(data, targets, prior),
         )
-        if learned and not apart:
+        if learned:
             about = self.posterior_, prior, k, intercept
             self._width = self._width.rested(*about)
         vars(self).pop("_memory", None)
         if stream:
-            self._forget_bound()
-            if isinstance(memory, Gram) and anew:
-                memory = memory._replace(prior=prior)
-            self._memory = self._memory_of(*new, prior, memory)
-            if not go_on and self._memory is not None:
-                self._memory = self._memory._replace(seen=self._moments(*new))
-            if isinstance(self._memory, Memory) and (not go_on or data is not new[0]):
-                self._memory = self._memory.looked(self.posterior_)
-
-    def _learns_anew(self, memory, data, posterior, prior, k):
-        """Whether the width of a prior is learned by all rows of a stream, again.
-
-        Where there are many more of them than when it was, or in this batch, or their
-        posterior, by the prior that it has, tells of another by now.
-        """
-        before, n_rows = self._width, data.n_units
-        if not among(self.prior_scale, ("learn",)) or memory.seen is None:
-            return False
-        if before is None or n_rows >= GROWTH * before.n_rows:
-            return True
-        # Of many coefficients some rows tell it, which are not those of the posterior.
-        if prior.n_dim > FULL_RANK:
-            return False
-        if n_rows >= MUCH * memory.kept.n_seen:
-            return True
-        moved = before.moved(posterior, prior, k, self.fit_intercept)
-        return abs(moved) > MOVED * deviation_of_mode(before.curvature)
+            self._remember(new, look, go_on)
 
     def _width_by_some(self, model_of, data, targets, prior_of, k, rng):
         """Return how wide the prior is of many coefficients, as some rows tell.
@@ -556,27 +419,6 @@ class GaussianPosterior(
         if point is None:
             return start
         return min(start, point, key=partial(model.loss, data=rows))
-
-    def _keeps_rows(self, data, prior, n_before=0):
-        """Whether a stream keeps rows, or sums of all of them."""
-        return True
-
-    def _memory_of(self, data, targets, prior, before=None):
-        """Return what is kept of rows, and of those before; None is the posterior."""
-        family = self._family(self, data.n_units, data.n_features)
-        about = self.posterior_, family, self.fit_intercept
-        return Memory.of(data, targets, prior, about, before)
-
-    def _memory_before(self):
-        """Return what is kept of the rows before a batch."""
-        if "_memory" in vars(self):
-            return self._memory
-        if "_rows" in vars(self) and not self._rows[0].remote:
-            data, targets, _ = self._rows
-            found = self._memory_of(*self._rows)
-            found = found._replace(seen=self._moments(data, targets))
-            return found.looked(self.posterior_)
-        return Memory.nothing(self.posterior_)  # rows of a fit do not travel
 
     def _stepping(self, model, data, plan, point):
         """Return the model of minibatch steps, and the plan with what they are."""
@@ -648,251 +490,3 @@ class GaussianPosterior(
         state = super().__getstate__()
         state.pop("_rows", None)
         return state
-
-    # The posterior
-
-    def _scale_and_df(self, posterior):
-        """Return what scales coefficients, and degrees of freedom of Student's t."""
-        return posterior.scale, np.inf  # a normal's, as of a known dispersion
-
-    def _sample(self, n_samples, rng):
-        """Return draws (n_samples, D), and factors of the dispersion (n_samples, 1)."""
-        return self.posterior_.sample(n_samples, rng), np.ones((n_samples, 1))
-
-    def _dispersed(self, each, times):
-        """Return log-likelihoods at such factors of the noise, and its variables."""
-        return each, {}
-
-    def sample_posterior(self, n_samples=1, random_state=None):
-        """Draw coefficients from the posterior.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            How many draws.
-        random_state : int, RandomState instance or None, default=None
-            Seeds the draws.
-
-        Returns
-        -------
-        draws : dict of str to ndarray of shape (n_samples, ...)
-            "coef" and "intercept", each draw in the shape of ``coef_`` and
-            ``intercept_``. With groups "group_coef", "group_intercept" (n_groups, ...),
-            "population_scale", "population_intercept_scale" and a noise that is learnt
-            as well; "coef" has one axis then.
-        """
-        check_is_fitted(self)
-        if self._grouped:
-            return self._sample_groups(n_samples, as_generator(random_state))
-        draws, _ = self._sample(n_samples, check_random_state(random_state))
-        coef, intercept = self._columns(draws, self._n_predictors, self._of_fit)
-        return {
-            "coef": coef.reshape(n_samples, *np.shape(self.coef_)),
-            "intercept": intercept.reshape(n_samples, *np.shape(self.intercept_)),
-        }
-
-    def _draw_targets(self, model, draws, times, data, offset, rng):
-        """Return new targets (n_samples, n_rows), as numbers, at draws."""
-        z = model.draws_of_predictors(draws, data.batch(0, data.n_units))
-        return model.family.draw(z + offset, rng)
-
-    def _sample_predictive(self, X, n_samples, random_state, groups, offset=0.0):
-        """Return draws of new targets (n_samples, n_rows), as numbers."""
-        check_is_fitted(self)
-        if self._grouped:
-            rng = as_generator(random_state)
-            z, noise = self._group_draws(X, groups, n_samples, rng)
-            return self._draw_at(z + offset, noise, rng)
-        self._check_no_groups(groups)
-        data = as_source(checked(self, X, accept_sparse="csr"))
-        rng = check_random_state(random_state)
-        draws, times = self._sample(n_samples, rng)
-        model = self._posterior_model(data.n_units)
-        return self._draw_targets(model, draws, times, data, offset, rng)
-
-    def _draw_at(self, z, noise, rng):
-        """Return new targets (n_samples, n_rows) at predictors (..., 1) of groups."""
-        return self._family(self._of_fit).draw(z, rng)
-
-    def _draws(self, X, y, n_samples, rng):
-        """See `ArviZMixin`."""
-        if self._grouped:
-            return self._draws_of_groups(X, y, n_samples, rng)
-        data, targets, _ = self._open_fitted(X, y, None)
-        draws, times = self._sample(n_samples, rng)
-        model = self._posterior_model(data.n_units, targets)
-        each = model.log_likelihoods(draws, data.batch(0, data.n_units))
-        each, dispersion = self._dispersed(each, times)
-        new = self._draw_targets(model, draws, times, data, 0.0, rng)
-        coef, intercept = self._columns(draws, self._n_predictors, self._of_fit)
-        posterior = {"coef": coef} | dispersion
-        if self._of_fit.fit_intercept:
-            posterior["intercept"] = intercept
-        dims = {"coef": ["predictor", "feature"], "intercept": ["predictor"]}
-        coords = {"predictor": self._labels(), "feature": self._names()}
-        return Draws(posterior, dims, coords, each, targets, new)
-
-    def _n_looked_at(self):
-        """See `ParetoMixin`."""
-        self._refuse_groups("pareto_k_")
-        return self._rows[0].n_units
-
-    def _log_joint(self, draws):
-        """See `ParetoMixin`."""
-        data, targets, prior = self._rows
-        model = self._posterior_model(data.n_units, targets)
-
-        with threads(self.n_jobs), one_blas_thread():
-            found = data.chunks().sum(partial(_log_likelihoods, model, draws)).total
-        return found + prior.logpdf(draws)
-
-    def _open_fitted(self, X, y, sample_weight, **more):
-        """Return what `_open` does, of rows for an answer."""
-        return self._open(X, y, sample_weight, self._of_fit, False, **more)
-
-    def _posterior_model(self, n_rows, targets=None):
-        """Return a model for predictions by the fitted posterior."""
-        family, given = self._family(self._of_fit), self._of_fit
-        kind = given.fit_intercept, *structure_of(self.posterior_)
-        return GaussianModel(family, targets, None, float(n_rows), *kind)
-
-    def _predictors(self, X, answer, groups=None, spread=True):
-        """Return what a function says of the predictors of rows, chunk by chunk.
-
-        It gets their means (m, k), and variances (m, 1) or the roots of covariances,
-        maybe None without `spread`; the family; the model and the chunk as a batch,
-        both None for groups.
-        """
-        check_is_fitted(self)
-        if self._grouped:
-            return self._group_predictors(X, groups, answer)
-        self._check_no_groups(groups)
-        data = as_source(checked(self, X, accept_sparse="csr"))
-        model = self._posterior_model(data.n_units)
-        point, less = model.point_of(self.posterior_), self.posterior_
-
-        def evaluate(chunk):
-            batch = data.batch(*chunk)
-            if point is None:
-                moments = model.predictors_less(less, batch)
-            elif not spread:
-                moments = model.means(point.parameters, batch), None
-            else:
-                moments = model.predictors(point.parameters, batch)
-            return answer(*moments, model.family, model, batch)
-
-        return in_chunks(self, evaluate, data.n_units)
-
-    @property
-    def _n_predictors(self):
-        return len(np.atleast_2d(self.coef_))
-
-    def gradient_variance(
-        self,
-        X,
-        y,
-        sample_weight=None,
-        *,
-        estimators=ESTIMATORS,
-        batch_size=5,
-        n_draws=200,
-        random_state=None,
-    ):
-        """Return where the variance of stochastic gradients comes from.
-
-        At the fitted means and standard deviations, taken as independent, with one draw
-        a batch: as in Table 1 of Wang, Geffner and Domke (2024), but for the prior,
-        whose gradient is exact here. Anchors stand at the same point: what is left of
-        "joint" is the error of Taylor's approximation.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Their targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Rows count so many times.
-        estimators : sequence of str
-            Among "naive", "cv", "joint", "joint, scales" (with the scales controlled),
-            "antithetic" (joint, by pairs of opposite draws) and "quadrature"
-            (stochastic, without draws).
-        batch_size : int, default=5
-            Rows a batch.
-        n_draws : int, default=200
-            Draws that the variances over draws are estimated from.
-        random_state : int, RandomState instance or None, default=None
-            Seeds the draws.
-
-        Returns
-        -------
-        variances : dict of str to float
-            Traces: "V(rows, draws)", "V(rows)" with the draws integrated out,
-            "V(draws)" with all rows, then the estimators.
-        """
-        check_is_fitted(self)
-        self._refuse_groups("gradient_variance")
-        unknown = sorted(set(estimators) - set(ESTIMATORS))
-        if unknown:
-            raise ValueError(
-                f"estimators are among {', '.join(ESTIMATORS)}; got {unknown}."
-            )
-        data, targets, _ = self._open_fitted(X, y, sample_weight)
-        given = self._of_fit
-        if self._family(given).code is None:
-            raise ValueError(f"family={given.family!r} has no stochastic gradients.")
-        if not isinstance(data.rows, np.ndarray):
-            raise ValueError("gradient_variance needs dense rows: pass X.toarray().")
-        rows = np.asarray(data.rows, np.float64)
-        if given.fit_intercept:
-            rows = np.column_stack([rows, np.ones(len(rows))])
-        q, k = self.posterior_, self._n_predictors
-        moments = (part.reshape(k, -1).T for part in (q.mean, q.scale))
-        rng = as_generator(random_state)
-        data = self._family(given), rows, targets, data.weight
-        return decompose(*data, *moments, estimators, batch_size, n_draws, rng)
-
-    def _more_columns(self):
-        """Return what else the summary says of each coefficient."""
-        return {}
-
-    def summary(self):
-        """Return a table of the coefficients.
-
-        Returns
-        -------
-        table : pandas.DataFrame, or str where pandas is not installed
-            A row a feature and, where there is one, the intercept; a column a class
-            (one for two classes, and for a regression) with the posterior's standard
-            deviations and 95 % intervals. The frame's ``attrs`` hold the evidence lower
-            bound, solver, passes and convergence; the text ends with them.
-        """
-        check_is_fitted(self)
-        q, names, columns = self.posterior_, self._names(), {}
-        if self._of_fit.fit_intercept:
-            names.append("intercept")
-        scale, df = self._scale_and_df(q)
-        moments = (part.reshape(-1, len(names)) for part in (q.mean, scale))
-        for label, mean, scale in zip(self._labels(), *moments, strict=True):
-            columns |= interval_columns(mean, scale, label, df)
-        columns |= self._more_columns()
-        kind = type(q).__name__
-        facts = {"elbo": self.elbo_} if hasattr(self, "elbo_") else {}
-        if self._grouped:
-            columns["scale of groups"] = q.population[0]
-            facts = {
-                "groups": len(self.groups_),
-                "log_marginal_likelihood": self.log_marginal_likelihood_,
-            }
-        facts |= {
-            "posterior": kind,
-            "solver": self.solver_,
-            "passes": float(self.history_["passes"][-1]),
-            "converged": self.converged_,
-        } | ({} if self._grouped else self._fact_of_k())
-        if kind == "MeanField":
-            facts["note"] = (
-                "a mean-field posterior has standard deviations that are too small "
-                "where features are correlated"
-            )
-        return summary_table(columns, names, facts)

@@ -43,10 +43,10 @@ from skvrem.vi.glm._evidence import (
     squares_of,
 )
 from skvrem.vi.glm._input import few_in_memory, open_blocks
-from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
 from skvrem.vi.glm.groups._model import GroupedModel
 from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
+from skvrem.vi.glm.streams._gram import MOST_IN_GRAM, Gram
 
 COUNTS = "poisson", "negative-binomial"
 # Prior standard deviations of standardised coefficients, in those of the targets.
@@ -55,8 +55,6 @@ WIDE = 2.5
 SOME = 0.5
 # Logarithm of the largest rate that is told from others, of 64 bits.
 MOST_LOG = 700.0
-# Coefficients up to which a stream keeps sums of squares and products.
-MOST_IN_GRAM = 1000
 
 
 def _targets_of_block(estimator, columns):
@@ -363,12 +361,16 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return few, sums.targets, data.dtype
         return *few_in_memory(self, data), data.dtype
 
+    @property
+    def _has_gram(self):
+        return self.family == "gaussian"
+
     def _has_sums(self, data):
         """Whether few rows, with the sums of those elsewhere, have their posterior."""
         passes = among(self.solver, ("auto", "batch"))
         size = data.n_features + self.fit_intercept
         small = size < MOST_IN_GRAM and size + 1 < data.n_units
-        return self.family == "gaussian" and passes and small
+        return self._has_gram and passes and small
 
     def _with_targets(self, data, seen):
         return data.with_columns(partial(_targets_of_block, self._of_parameters()))
@@ -528,29 +530,6 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if self._of_fit.fit_intercept:
             prior = np.append(prior, self.intercept_prior_scale_)
         return {"prior sd": prior}
-
-    def _keeps_rows(self, data, prior, n_before=0):
-        few = prior.n_dim <= MOST_IN_GRAM
-        return self.family != "gaussian" or few or self._in_span(data, prior, n_before)
-
-    def _memory_of(self, data, targets, prior, before=None):
-        if self.family != "gaussian":
-            return super()._memory_of(data, targets, prior, before)
-        if isinstance(before, Memory):
-            return None
-        about = (prior,) if before is None else (before.prior, len(before.rows))
-        if not self._keeps_rows(data, *about):
-            return None
-        return Gram.of(data, targets, prior, before)
-
-    def _memory_before(self):
-        if self.family == "gaussian" and "_memory" not in vars(self):
-            rows = vars(self).get("_rows")
-            found = None if rows is None else self._memory_of(*rows)
-            if found is None:
-                return None
-            return found._replace(seen=self._moments(*rows[:2]))
-        return super()._memory_before()
 
     def _learn(self, data, targets, prior, n_seen, prior_of=None):
         """Learn how wide the prior is, set the noise, and where a concentration starts.
