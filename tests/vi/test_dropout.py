@@ -15,7 +15,7 @@ from skvrem import GaussianDropoutClassifier
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
 from skvrem.vi import MinibatchSteps
-from skvrem.vi.dropout import _estimator
+from skvrem.vi.dropout import _stream
 from skvrem.vi.dropout._model import (
     DropoutModel,
     DropoutSteps,
@@ -437,7 +437,7 @@ def test_the_loss_of_many_classes_is_that_of_what_is_returned(params):
 @pytest.mark.parametrize("ordered", [False, True])
 def test_one_pass_of_a_stream_comes_near_a_fit(hidden, size, ordered, monkeypatch):
     """By full passes, and by minibatches of rows that are new and of those kept."""
-    monkeypatch.setattr(_estimator, "KEPT", 1700)
+    monkeypatch.setattr(_stream, "KEPT", 1700)
     X, y = make_moons(4000, noise=0.25, random_state=0)
     X, X_new, y, y_new = X[:2000], X[2000:], y[:2000], y[2000:]
     if ordered:

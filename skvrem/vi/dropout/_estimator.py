@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from functools import partial
-from math import ceil
 from numbers import Integral
 from typing import Literal, Self
 
@@ -14,9 +13,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem import schedules, solvers
+from skvrem import solvers
 from skvrem.data import (
-    KeptRows,
     as_source,
     averaged,
     drawn_rows,
@@ -25,14 +23,11 @@ from skvrem.data import (
     open_remote,
     streamed,
 )
-from skvrem.solvers._protocols import Anchor
-from skvrem.utils._algebra import rescale
-from skvrem.utils._base import VersionedPickle, check_unchanged, summary_table
+from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._classes import (
     PredictsByProba,
     check_known,
     number_classes,
-    stream_classes,
 )
 from skvrem.utils._columns import Given
 from skvrem.utils._parallel import one_blas_thread, threads
@@ -54,12 +49,12 @@ from skvrem.utils._validation import (
 )
 from skvrem.vi.dropout._model import DropoutModel, DropoutSteps, Network, Weights
 from skvrem.vi.dropout._plan import (
-    FULL_ROWS,
     EarlyStopping,
     full_passes,
     hidden_sizes,
     plan_dropout,
 )
+from skvrem.vi.dropout._stream import step
 from skvrem.vi.dropout._strength import ROUGH, ROWS, strength_of
 from skvrem.vi.gaussian._answers import check_method, in_chunks
 from skvrem.vi.gaussian._fit import fit_bound
@@ -86,14 +81,6 @@ from skvrem.vi.gaussian._model_families import (
 
 # Units of a layer that no memory has room for the weights of.
 MOST_UNITS = 1 << 32
-# Rows of a stream that are kept, how often steps visit as many of them as are new, and
-# the least passes over few rows.
-KEPT, VISITS, STREAM_PASSES = 5000, 50, 10
-# A network begins anew where rows are so many times as many, as one that goes on from
-# what few rows have taught it is worse on unseen rows (Ash and Adams 2020).
-GROWTH = 2.0
-# Linear classifiers do more often, by full passes, which cost them little.
-LINEAR_GROWTH = 1.1
 # Rows a task of a prediction, and draws of the noise for method="mc".
 PREDICT_ROWS, DRAWS = 2048, 200
 
@@ -546,100 +533,7 @@ class GaussianDropoutClassifier(
             If `classes` is missing in the first call or differs later, or y holds a
             class that is not among them.
         """
-        return self._see(self._step, X, y, classes, sample_weight)
-
-    def _step(self, X, y, classes, sample_weight):
-        first = not hasattr(self, "coefs_")
-        if not first:
-            check_unchanged(self, "activation", "hidden_layer_sizes")
-        known = stream_classes(self, classes)
-        rows, numbers, weight = self._open(X, y, sample_weight, first, known)
-        batch, before = as_source(rows, weight), self._kept_before()
-        earlier = 0 if first else self.n_samples_seen_
-        seen, here = earlier + len(rows), before.n_seen + len(rows)
-        begun, hidden = vars(self).get("_begun", earlier), hidden_sizes(self)
-        n_new = len(rows)
-        new_class = not np.isin(numbers, before.targets).all()
-        grown = seen >= (GROWTH if hidden else LINEAR_GROWTH) * begun
-        # Of a pickled fit not all are here.
-        complete = here == seen == len(before.keys) + len(rows)
-        anew = first or (complete and (new_class or grown))
-        curvature, made = vars(self).get("_curvature"), {}
-        # A batch makes a step of its own between fits to all rows.
-        alone = curvature is not None and complete and not anew
-        whole = complete and (seen <= FULL_ROWS if hidden else not alone)
-        data, targets = (batch, numbers) if alone else before.beside(batch, numbers)
-        # Of the number of rows, too, or all batches would draw the same.
-        random = check_random_state(self.random_state)
-        rng = np.random.default_rng([random.randint(2**31 - 1), seen])
-        asked = vars(self).get("_asked", earlier)
-        ask = first or (complete and (new_class or GROWTH * asked <= min(seen, ROWS)))
-        alpha = self._alpha(data, targets, keep=not ask)
-        model = self._model(data, targets, alpha, seen / data.n_units)
-        point = Point(
-            Weights(np.empty(0) if first else self._weights(model.network)),
-            moments=vars(self).get("_moments"),
-        )
-        if first or (anew and hidden):
-            point = Point(Weights(self._random(model, rng)))
-        if anew:
-            begun = n_new = seen
-        with threads(self.n_jobs):
-            if alone:
-                model.curvature = curvature
-                point = model.towards(point, seen)
-            else:
-                plan = plan_dropout(self, data.n_units, len(known), stream=not whole)
-                made = plan.attributes()
-                how = n_new, seen, here / seen, rng
-                point = self._moved(model, plan, point, *how)
-            new = np.arange(data.n_units)[-len(rows) :]
-            sums = model.total(point.parameters.vector, new, "loss")
-            objective = model.objective(point, rescale(sums, 1.0 / batch.total_weight))
-        dtype = rows.dtype if first else self.coefs_[0].dtype
-        past = "history_", "stop_reason_", "gap_left_", "validation_scores_", "_rows"
-        for name in past:  # they are of a fit
-            vars(self).pop(name, None)
-        vars(self).update(
-            self._attributes(model.network, point.parameters, dtype),
-            loss_=-objective,
-            objective_=objective,
-            converged_=False,
-            n_iter_=getattr(self, "n_iter_", 0) + 1,
-            n_samples_seen_=seen,
-            alpha_=alpha,
-            _asked=seen if ask else asked,
-            _kept=before.after(batch, numbers, KEPT),
-            _begun=begun,
-            _moments=point.moments,
-            _curvature=model.curvature if complete else None,
-            **made,
-        )
-
-    def _moved(self, model, plan, point, n_new, n_seen, share, rng):
-        """Return the point that some rows and those kept lead to.
-
-        n_new, n_seen: numbers of rows. share: of all, that could be kept.
-        """
-        if plan.name == "batch":
-            most = max(STREAM_PASSES, self.max_iter * n_new // n_seen)
-            constant = schedules.Constant(1.0)
-            how = {"temperature": constant, "step_size": constant, "tol": self.tol}
-            how |= {"max_iter": min(most, self.max_iter), "rng": rng}
-            start = Point(point.parameters)
-            return solvers.run(model, plan.solver, model.data, start, **how).point
-        visits = ceil(n_new * max(1.0, VISITS * share))
-        steps = self._steps(model, plan, max(visits, plan.batch_size))
-        plan.solver.start(steps, model.data, rng)
-        begin = Anchor(None, np.nan, 0.0, point)  # of which nothing need be known
-        return plan.solver.sweep(begin, plan.step_size, rng).point
-
-    def _kept_before(self):
-        """Return what is kept of the rows before a batch."""
-        if "_kept" in vars(self) or "_rows" not in vars(self):
-            return vars(self).get("_kept", KeptRows())  # rows of a fit do not travel
-        rows, numbers, weight = self._rows
-        return KeptRows().after(as_source(rows, weight), numbers, KEPT)
+        return self._see(partial(step, self), X, y, classes, sample_weight)
 
     # Answers
 
