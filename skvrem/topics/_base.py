@@ -1,30 +1,25 @@
 """The scikit-learn shell of topic models: counts in, topics out."""
 
 import math
-import warnings
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, check_non_negative
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import is_dask, of_dask, streamed
-from skvrem.exceptions import FractionalCountsWarning
+from skvrem.data import of_dask, streamed
 from skvrem.text._topics import (
     check_names,
-    check_size_of_counts,
-    refuse_text,
     with_tokens,
 )
 from skvrem.text._words import top_words
-from skvrem.topics._blocks import open_documents
-from skvrem.topics._documents import as_documents
+from skvrem.topics._input import open_counts
 from skvrem.topics._model_arrays import places
 from skvrem.topics._number import BATCH_FACTOR, find_number
-from skvrem.topics._stream import STEP_TOKENS, begin
+from skvrem.topics._stream import STEP_TOKENS, begin, meet_words
 from skvrem.utils._base import (
     ComponentsMixin,
     VersionedPickle,
@@ -32,35 +27,26 @@ from skvrem.utils._base import (
     summary_table,
 )
 from skvrem.utils._columns import MatrixLike
-from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
-    outside,
     warn_annealing_too_long,
     warn_not_converged,
     with_callbacks,
 )
 from skvrem.utils._validation import (
     all_or_nothing,
-    check_columns_of,
     check_em,
     check_given,
     check_integer,
     check_order,
     check_real,
-    check_weight,
-    validate_data,
 )
 
-# Counts that are smaller on average are weights.
-LEAST_COUNT = 0.5
 # Starts of "auto" where an epoch is short, of so many nonzeros times topics at most,
 # and what each is worth before all but one are dropped: tenths of a second a fit, of
 # objectives .01 to .02 nats a token apart (``benchmarks run starts/topics``).
 STARTS, MOST_WORK, RACE_WORK = 4, 2_000_000, 10_000_000
-# Fewer tokens in all are lost in rounding, in single precision.
-LEAST_TOKENS = 1e-25
 NOT_NEGATIVE = (
     "not negative. It is added to expected counts: the prior is Dirichlet(1 + {0}), so "
     "of a Dirichlet(a) pass a - 1."
@@ -160,70 +146,6 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         # In the order of the topics, which may have been relabelled.
         return tuple(np.asarray(getattr(self, f"{name}_")) for name in self._priors)
 
-    def _open(self, X, sample_weight, first=False, empty=True):
-        """Return the source of counts, which may hold nothing if `empty`.
-
-        Raises
-        ------
-        ValueError
-            If there is not a token of positive weight, unless `empty`; or too little of
-            them to compute with.
-        """
-        weight = sample_weight
-        if of_dask(X):
-            _, weight = check_columns_of(self, X, sample_weight=weight, reset=first)
-            dtype = self._dtype(X if is_dask(X) else X.to_dask_array(), first)
-            data = open_documents(X, weight, dtype, self._check_counts)
-        else:
-            X = self._check_X(X, reset=first)
-            weight = check_weight(weight, X.shape[0])
-            data = as_documents(X, weight, self._dtype(X, first))
-        if 0.0 < data.total_weight < LEAST_TOKENS:
-            raise ValueError(
-                f"X has {data.total_weight:.3g} tokens in all, which is lost in "
-                "floating point: pass counts of words, and weights near 1."
-            )
-        if data.total_weight == 0.0 and not empty:
-            raise ValueError(
-                "X has no counts: there must be a document with a word in it"
-                f"{'' if weight is None else ' and a positive weight'}."
-            )
-        if first and data.total_weight:
-            self._warn_of_fractions(data.mean_count, data.usual_length)
-        return data
-
-    def _warn_of_fractions(self, mean, length):
-        """Warn of weights in place of counts, which the priors would drown."""
-        if mean < LEAST_COUNT or length < 1.0 - 1e-6:
-            warnings.warn(
-                f"X looks like weights (TF-IDF, shares), not counts of words: its "
-                f"entries are {mean:.2g} on average, and half of the documents have "
-                f"at most {length:.2g} tokens. The priors of {type(self).__name__} are "
-                "in counts and may outweigh them. Pass the counts (CountVectorizer), "
-                "or scale X to the lengths of the documents.",
-                FractionalCountsWarning,
-                stacklevel=outside(),
-            )
-
-    def _check_X(self, X, reset):
-        """Validate counts."""
-        refuse_dask(X)
-        refuse_text(X)
-        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
-        self._check_counts(X)
-        return X
-
-    @classmethod
-    def _check_counts(cls, X):
-        check_non_negative(X, f"{cls.__name__} (X must be word counts)")
-        check_size_of_counts(X)
-
-    def _dtype(self, X, reset=False):
-        """Return the dtype to compute in: float32 is exact for counts."""
-        if not reset:
-            return self.components_.dtype
-        return np.float32 if X.dtype.kind in "iub" or X.dtype == "f4" else np.float64
-
     def _given_topics(self, n_features, warm):
         """Topics of the last fit or of the user, None where they are to be drawn.
 
@@ -260,12 +182,6 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         self._check_rounds()
         dtype = self.components_.dtype
         return self._new_model(self._fitted_priors(), self.n_tokens_seen_, dtype)
-
-    def _new_documents(self, X):
-        """Validate documents that were perhaps not seen; return their source."""
-        check_is_fitted(self)
-        X = self._check_X(X, reset=False)
-        return as_documents(X, dtype=self._dtype(X))
 
     def _start(self, model, topics, n_documents, stream=False):
         """Return the point of topics, word by word, where a fit or a stream begins."""
@@ -325,7 +241,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         self._check_remote(X)
-        data = self._open(X, sample_weight, first=True, empty=False)
+        data = open_counts(self, X, sample_weight, first=True, empty=False)
         warm = self.warm_start and hasattr(self, "components_")
         own = solvers.of_rows(self, (X, sample_weight), "components_") if warm else None
         given, passes = self._given_topics(data.n_features, warm), 0.0
@@ -538,8 +454,8 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         """
         first = not hasattr(self, "components_")
         with all_or_nothing(self):
-            before = {} if first else self._meet_words(X)
-            data = self._open(X, sample_weight, first)
+            before = {} if first else meet_words(self, X)
+            data = open_counts(self, X, sample_weight, first)
             self._check_number(first)
             seen = 0.0 if first else self.n_tokens_seen_
             # Seeding takes as long as a visit to a few documents.
@@ -582,55 +498,6 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                 vars(self).pop(name, None)
             step.record(self, found, data.n_units)
         return self
-
-    def _meet_words(self, X):
-        """Make room for words that a batch is the first to name.
-
-        Returns
-        -------
-        before : dict
-            Fitted attributes that have changed, as they were.
-
-        Raises
-        ------
-        ValueError
-            If there are more words than before, and not all have names.
-        """
-        known = list(getattr(self, "feature_names_in_", ()))
-        names = list(getattr(X, "columns", ()))
-        place = {name: v for v, name in enumerate(names)}
-        if not known or not all(isinstance(name, str) for name in names):
-            names = []
-        width, n_known = np.shape(X)[-1] if np.ndim(X) == 2 else 0, self.n_features_in_
-        if width > n_known and not names:
-            raise ValueError(
-                f"X has {width} features, but {type(self).__name__} is expecting "
-                f"{n_known} features as input. New words are told by their names: pass "
-                "data frames, from the first batch on."
-            )
-        if len(names) <= len(known) or not place.keys() >= set(known):
-            return {}  # as before, or to be refused by scikit-learn
-        if len(place) < len(names):
-            raise ValueError("X has columns of the same name.")
-        at = [place[name] for name in known]
-        sums = np.zeros((len(names), self._sums.shape[1]), self._sums.dtype)
-        sums[at] = self._sums
-        kept = vars(self).get("_first_documents")
-        found = {
-            "_sums": sums,
-            "n_features_in_": len(names),
-            "feature_names_in_": np.array(names, dtype=object),
-            "_first_documents": kept and kept.with_words(at),
-        }
-        name = f"{self._priors[1]}_"
-        prior = np.asarray(getattr(self, name))
-        if prior.ndim:
-            least = prior.min(axis=1, keepdims=True)
-            found[name] = np.repeat(least, len(names), axis=1)
-            found[name][:, at] = prior
-        before = {name: vars(self).get(name) for name in found}
-        vars(self).update(found)
-        return before
 
     def _n_words_of_prior(self):
         """Return how many words the prior may have: fewer, where new ones came."""

@@ -1,4 +1,4 @@
-"""What a stream begins with: its first documents, fitted as they become more."""
+"""What a stream goes on from: its first documents, and words that later ones name."""
 
 import warnings
 from typing import NamedTuple
@@ -115,3 +115,53 @@ def begin(estimator, data):
         estimator = kept.fitted_as(estimator)
         kept = kept._replace(n_fitted=n_documents, n_visits=n_visits)
     return estimator, None if enough else kept
+
+
+def meet_words(estimator, X):
+    """Make room for words that a batch is the first to name.
+
+    Returns
+    -------
+    before : dict
+        Fitted attributes that have changed, as they were.
+
+    Raises
+    ------
+    ValueError
+        If there are more words than before, and not all have names.
+    """
+    known = list(getattr(estimator, "feature_names_in_", ()))
+    names = list(getattr(X, "columns", ()))
+    place = {name: v for v, name in enumerate(names)}
+    if not known or not all(isinstance(name, str) for name in names):
+        names = []
+    width, n_known = np.shape(X)[-1] if np.ndim(X) == 2 else 0, estimator.n_features_in_
+    if width > n_known and not names:
+        raise ValueError(
+            f"X has {width} features, but {type(estimator).__name__} is expecting "
+            f"{n_known} features as input. New words are told by their names: pass "
+            "data frames, from the first batch on."
+        )
+    if len(names) <= len(known) or not place.keys() >= set(known):
+        return {}  # as before, or to be refused by scikit-learn
+    if len(place) < len(names):
+        raise ValueError("X has columns of the same name.")
+    at = [place[name] for name in known]
+    sums = np.zeros((len(names), estimator._sums.shape[1]), estimator._sums.dtype)
+    sums[at] = estimator._sums
+    kept = vars(estimator).get("_first_documents")
+    found = {
+        "_sums": sums,
+        "n_features_in_": len(names),
+        "feature_names_in_": np.array(names, dtype=object),
+        "_first_documents": kept and kept.with_words(at),
+    }
+    name = f"{estimator._priors[1]}_"
+    prior = np.asarray(getattr(estimator, name))
+    if prior.ndim:
+        least = prior.min(axis=1, keepdims=True)
+        found[name] = np.repeat(least, len(names), axis=1)
+        found[name][:, at] = prior
+    before = {name: vars(estimator).get(name) for name in found}
+    vars(estimator).update(found)
+    return before

@@ -13,6 +13,7 @@ from skvrem import schedules, solvers
 from skvrem.data import lazily, total_over_blocks
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.topics._base import TopicModel, scattered_tokens
+from skvrem.topics._input import new_documents
 from skvrem.topics._model_arrays import pad
 from skvrem.topics.lda._blocks import BlockCollapsedLDAModel, BlockLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
@@ -704,7 +705,7 @@ class TemperedLDA(TopicModel):
             Posterior means of the shares, rows sum to 1; for an empty document those
             of the prior.
         """
-        data = self._new_documents(X)
+        data = new_documents(self, X)
         if self.e_step_ == "collapsed":
             model, (batch,) = self._fitted_model(), data.chunks().batches
             topics = pad(self.components_.T, model.dtype)
@@ -774,7 +775,7 @@ def _score_of_block(estimator, rows):
     """Return the score of documents, and their tokens."""
     if hasattr(rows, "shape") and not rows.shape[0]:
         return np.zeros(2)
-    data = estimator._new_documents(rows)
+    data = new_documents(estimator, rows)
     bound, divergence = estimator._bound(data)
     tokens = data.total_weight
     return np.array([bound - divergence * tokens / estimator.n_tokens_seen_, tokens])

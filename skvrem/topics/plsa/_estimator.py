@@ -11,6 +11,7 @@ from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.text import document_completion
 from skvrem.text._likelihood import completion_sums
 from skvrem.topics._base import TopicModel, scattered_tokens
+from skvrem.topics._input import check_counts, new_documents
 from skvrem.topics._model_arrays import padded_empty, places
 from skvrem.topics.plsa._blocks import BlockPLSAModel
 from skvrem.topics.plsa._model import PLSAModel
@@ -360,7 +361,7 @@ class VRPLSA(TopicModel):
         shares : ndarray of shape (n_samples, n_components)
             Probabilities, rows sum to 1; for an empty document those of the prior.
         """
-        data, model = self._new_documents(X), self._fitted_model()
+        data, model = new_documents(self, X), self._fitted_model()
         (batch,) = data.chunks().batches
         with threads(self.n_jobs):
             return model.infer(self.components_.T, model.uniform(data.n_units), batch)
@@ -390,7 +391,7 @@ class VRPLSA(TopicModel):
             if not n_tokens:
                 raise ValueError("No token is left to score.")
             return float(total / n_tokens)
-        self._check_X(X, reset=False)
+        check_counts(self, X, reset=False)
         return document_completion(self, X, n_jobs=self.n_jobs)
 
     def perplexity(self, X: MatrixLike) -> float:
@@ -413,5 +414,5 @@ def _completion_of_block(estimator, rows):
     """Return what `score` adds up of a block: nats, and tokens."""
     if not rows.shape[0]:
         return np.zeros(2)
-    estimator._check_X(rows, reset=False)
+    check_counts(estimator, rows, reset=False)
     return np.array(completion_sums(estimator, rows, n_jobs=estimator.n_jobs))
