@@ -3,7 +3,14 @@
 from skvrem.data._arrays import drawn_rows, rows_of, rows_of_block
 from skvrem.data._batch import draw
 from skvrem.data._first_rows import begin_stream, forget_stream
-from skvrem.data._kept import KeptRows, StreamRows, container, joined, weights_of
+from skvrem.data._kept import (
+    MOST_BYTES,
+    KeptRows,
+    StreamRows,
+    container,
+    joined,
+    weights_of,
+)
 from skvrem.data._lazy import (
     averaged,
     beside_rows,
@@ -19,6 +26,7 @@ from skvrem.data._source import as_source
 from skvrem.utils._remote import is_dask, of_dask
 
 __all__ = [
+    "MOST_BYTES",
     "ColumnMoments",
     "KeptRows",
     "StreamRows",

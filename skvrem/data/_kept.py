@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from skvrem.data._reservoir import weight_of
 from skvrem.data._source import as_source
 
+#: Bytes that estimators keep of a stream at most, to see its rows again.
+MOST_BYTES = 8_000_000
 #: Share of the bytes allowed that is left when rows take more.
 LEFT = 0.75
 

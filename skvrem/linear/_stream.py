@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem import solvers
-from skvrem.data import as_source
+from skvrem.data import MOST_BYTES, as_source
 from skvrem.linear._model import Parameters
 from skvrem.linear._plan import plan_fit
 from skvrem.utils._classes import count_classes
 
-# Bytes of rows that are kept. They are seen again where there are so many times as many
-# as when they last were: of rows sorted by a column, whose last ones lie apart, few are
-# left that only a step has seen, and all looks take at most a hundred times one's time.
-MOST_BYTES, GROWTH = 8_000_000, 1.01
+# The rows kept are seen again where there are so many times as many as when they last
+# were: of rows sorted by a column, whose last ones lie apart, few are left that only a
+# step has seen, and all looks take at most a hundred times one's time.
+GROWTH = 1.01
 # Rows that are counted together at least.
 FEWEST = 32
 # Times that a class has come: rows of the first may be the first of a long run. Before,

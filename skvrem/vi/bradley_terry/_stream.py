@@ -4,11 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvrem.data import MOST_BYTES
 from skvrem.vi.bradley_terry._input import counted_together
 from skvrem.vi.bradley_terry._model import Matches
 
-#: Bytes of different matches that are kept at most.
-MOST_BYTES = 8_000_000
 #: All are seen again where they weigh so many times as much as when they last were: the
 #: looks together take at most six times as long as one at the end.
 GROWTH = 1.2

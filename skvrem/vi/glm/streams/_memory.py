@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.data import StreamRows, as_source
+from skvrem.data import MOST_BYTES, StreamRows, as_source
 from skvrem.vi.gaussian._model import GaussianModel, as_vector, structure_of
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
-#: Rows that are kept at least, and bytes of them at most if they are more.
-KEPT, MOST_BYTES = 1000, 8_000_000
+#: Rows that are kept at least, however many bytes they take.
+KEPT = 1000
 # Share of a posterior's precision that is left, at least, without the rows kept; and
 # how far it moves, in squares of its width a coefficient, where expansions are wrong:
 # by a batch, and by all since the rows were seen, which one width is expected of.
