@@ -85,7 +85,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
     whether they must be positive, what that of words is by default (`_word_default`),
     the names of the parameters that end the rounds on a document (`_rounds`), and
     how many starts of "auto" race and up to which word counts times topics (`_racing`,
-    of the number of documents), for how many epochs at least (`_race_epochs`). It makes
+    of the number of documents), for how many epochs at least (`_race_epochs`), and in
+    how many parts a search of their number holds out few documents (`_search_parts`),
+    which are fitted with the parameters that all of them would be (`_as_of`). It makes
     a plan from the number of documents and whether topics are random (`_plan`), draws
     topics (`_random_topics`), makes a temperature of a start by how many are to come
     (`_temperature`), and counts batches (`_count_batch`, which returns how many of this
@@ -262,15 +264,17 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         random_state = check_random_state(self.random_state)
         for name in ("completion_path_", "_first_documents"):
             vars(self).pop(name, None)
-        if given is None and self.n_components == "auto":
-            given, passes, path = self._find_number(data, random_state)
+        k, found = self.n_components if given is None else len(given), None
+        if given is None and k == "auto":
+            given, k, races, passes, path = self._find_number(data, random_state)
             self.completion_path_ = path
-        k = self.n_components if given is None else len(given)
+            if races:
+                given, found = None, given
         self.n_components_ = k if isinstance(k, str) else int(k)
-        n_init = self._n_starts(data, given)
+        n_init = self._n_starts(data, given) + (found is not None)
         with Progress(self, X, y, n_init) as progress:
             best, plan, own = self._fit_to(
-                data, given, random_state, progress, passes, warm, own
+                data, given, random_state, progress, passes, warm, own, found=found
             )
         warn_not_converged(self, best, "token")
         self._finish(data, best, plan, random_state)
@@ -290,6 +294,10 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         n_starts, most_work = self._racing(data.n_units)
         short = data.n_nonzeros * self.n_components_ <= most_work
         return n_starts if short else 1
+
+    def _as_of(self, n_documents):
+        """Return parameters by which fewer documents are fitted as so many would be."""
+        return {}
 
     def _racing(self, n_documents):
         return STARTS, MOST_WORK
@@ -319,10 +327,12 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         warm=False,
         own=None,
         draw=None,
+        found=None,
     ):
         """Find so many topics as `n_components_` says, and set what is found.
 
-        Without given topics `draw` is what draws them, by default `_random_topics`.
+        Without given topics `draw` is what draws them, by default `_random_topics`,
+        but for those of the first start, where some are `found`: it goes to its end.
         `own` is what the last fit has found of the same documents.
 
         Returns
@@ -343,13 +353,16 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
 
         def start(rng):
             model = self._new_model(priors, data.total_weight, data.dtype, plan)
-            topics = given
+            n_left = next(left)
+            first = found is not None and n_left == progress.n_init - 1
+            topics = found if first else given
+            known = topics is not None
             if topics is None:
                 topics = draw(priors[1], data, rng)
             point, extra = self._start(model, topics.T, data.n_units), 0.0
             # A first pass by shares that know nothing would blur what topics know;
             # "batch" is EM to the letter.
-            refilled = warm or (given is not None and plan.name != "batch")
+            refilled = warm or (known and plan.name != "batch")
             if own is not None:
                 point = model.gone_on(self._sums, own)
             elif refilled and hasattr(model, "refill"):
@@ -361,7 +374,8 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                     model, model.recentre(point), constants
                 ),
                 passes=passes + extra,
-                temperature=self._temperature(plan, model, data, rng, next(left)),
+                temperature=self._temperature(plan, model, data, rng, n_left),
+                apart=first,
             )
 
         best, attributes = solvers.run_starts(
@@ -376,7 +390,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         """Return topics for a fit to begin with, as many as documents need."""
         seed = random_state.randint(2**31 - 1)
         plain = {"tol": 0.0, "n_init": 1, "verbose": 0, "tempering": None}
-        params = self.get_params(deep=False) | plain
+        params = self.get_params(deep=False) | plain | self._as_of(data.n_units)
 
         def fit(part, n_topics, n_epochs, given):
             trial = type(self)(**params | {"max_iter": min(n_epochs, self.max_iter)})
@@ -394,7 +408,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         rng = np.random.default_rng(random_state.randint(2**31 - 1))
         return solvers.remembered(
             "topics",
-            lambda: find_number(fit, data, rng, BATCH_FACTOR if batch else 1),
+            lambda: find_number(
+                fit, data, rng, BATCH_FACTOR if batch else 1, self._search_parts
+            ),
             rng,
         )
 

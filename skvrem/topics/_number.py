@@ -2,10 +2,11 @@
 
 Fits with ever more topics go on until held-out documents are no likelier by them. Of
 the last one topics are merged or left out where held-out documents do not miss them.
+Of few documents each may be held out once, from one of a few fits.
 """
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -25,6 +26,11 @@ EPOCHS, EPOCHS_MERGED, BATCH_FACTOR = 15, 5, 4
 # Documents held out: a share, within bounds, and no more than the last share.
 HELD_OUT, LEAST_HELD_OUT, MOST_HELD_OUT, MOST_SHARE = 0.1, 200, 2000, 0.25
 LEAST_DOCUMENTS = 20
+# Documents are few below so many, or so many tokens: that share would be noise. They
+# make parts, each held out once; more topics are tried, as those that are not needed
+# die where priors are learned, and epochs are more, as that takes some.
+FEW_DOCUMENTS, FEW_TOKENS = 1000, 100_000
+FEW_EPOCHS, FEW_ALIVE, FEW_DOCUMENTS_A_TOPIC = 30, 0.5, 1
 # A topic is compared with so many that are like it, by documents that have it.
 NEIGHBOURS, LEAST_SHARE = 3, 1e-3
 # At a time at most so much of the topics goes; that less is left of does not matter.
@@ -38,29 +44,65 @@ class StartingTopics(NamedTuple):
 
     Attributes
     ----------
-    topics : ndarray of shape (n_topics, n_features)
-        Probabilities times shares.
+    topics : ndarray of shape (n_topics, n_features) or None
+        Probabilities times shares; None where random ones do as well.
+    n_topics : int
+    races : bool
+        Whether random topics are to be tried as well.
     passes : float
         That finding them has cost.
     path : dict of ndarrays
         "n_components" and "completion", nats a token, of all that was tried.
     """
 
-    topics: np.ndarray
+    topics: np.ndarray | None
+    n_topics: int
+    races: bool
     passes: float
     path: dict
 
 
-class _Trial(NamedTuple):
-    """A fit, its topics that have tokens, and what held-out documents say of it."""
+class _SearchPart(NamedTuple):
+    """Documents to fit, halves of others, and which of these choose and judge moves."""
+
+    train: Any
+    observed: Any
+    scored: Any
+    choosing: slice = slice(None)
+    judging: slice = slice(None)
+
+
+class _FittedPart(NamedTuple):
+    """Topics that have tokens, and their shares of held-out documents."""
 
     topics: np.ndarray
     shares: np.ndarray
     theta: np.ndarray
+
+
+class _Trial(NamedTuple):
+    """A fit of each part, and what held-out documents say of them.
+
+    Attributes
+    ----------
+    fits : list of _FittedPart
+    completion : float
+        Nats a token of all that are held out.
+    judged : ndarray of shape (n_judging,)
+        Nats of each document that judges moves.
+    """
+
+    fits: list
     completion: float
+    judged: np.ndarray
+
+    @property
+    def number(self):
+        """Mean number of topics."""
+        return float(np.mean([len(fit.shares) for fit in self.fits]))
 
 
-def find_number(fit, data, rng, factor=1):
+def find_number(fit, data, rng, factor=1, n_parts=1):
     """Return the topics that documents need.
 
     Parameters
@@ -72,6 +114,8 @@ def find_number(fit, data, rng, factor=1):
     rng : numpy.random.Generator
     factor : int, default=1
         Times as many epochs as usual.
+    n_parts : int, default=1
+        Of few documents, parts that are held out in turn; 1 holds out one, as of many.
 
     Returns
     -------
@@ -82,17 +126,24 @@ def find_number(fit, data, rng, factor=1):
     ValueError
         If the documents are too few to hold some out.
     """
-    train, halves = _hold_out(data, rng)
-    search = _Search(fit, train, halves, factor)
-    trial = search.merged(search.grown())
+    search = _Search(fit, _hold_out(data, rng, n_parts), factor)
+    grown = search.grown()
+    trial = search.merged(grown)
     tried = {"n_components": search.numbers, "completion": search.values}
     path = {name: np.array(values) for name, values in tried.items()}
-    topics = trial.topics * trial.shares[:, None]
-    return StartingTopics(topics, search.passes / data.total_weight, path)
+    passes = search.passes / data.total_weight
+    completion, n_topics = search.best
+    if search.few and (trial is grown or trial.completion < completion):
+        # So many as by all documents do not die.
+        return StartingTopics(None, n_topics, True, passes, path)
+    fits = sorted(trial.fits, key=lambda fit: len(fit.shares))
+    middle = fits[len(fits) // 2]
+    topics = middle.topics * middle.shares[:, None]
+    return StartingTopics(topics, len(topics), search.few, passes, path)
 
 
-def _hold_out(data, rng):
-    """Return the source of most documents, and halves of the others."""
+def _hold_out(data, rng, n_parts):
+    """Return the parts of a search: one, or of few documents some."""
     tokens = data.X.sum(axis=1)
     usable = (tokens >= 2) & ((data.weight > 0.0) if data.weight.size else True)
     order = rng.permutation(np.flatnonzero(usable)).astype(np.int32)
@@ -102,87 +153,153 @@ def _hold_out(data, rng):
             f"n_components='auto' holds documents out, and needs {LEAST_DOCUMENTS} of "
             f"two words or more; X has {n}. Give the number of topics."
         )
+    few = n < FEW_DOCUMENTS or tokens[usable].sum() < FEW_TOKENS
+    if few and n_parts > 1:
+        parts = np.array_split(order, n_parts)
+        return [_part(data, order, some, rng) for some in parts]
     size = max(n * HELD_OUT, min(LEAST_HELD_OUT, n * MOST_SHARE))
     size = int(min(size, MOST_HELD_OUT))
     held_out, kept = order[:size], np.sort(order[size:])
-    weight = data.weight[kept] if data.weight.size else None
-    train = as_documents(data.X[kept], weight, data.dtype)
-    return train, completion_split(check_counts(data.X[held_out]), rng)
+    return [
+        _SearchPart(_some(data, kept), *completion_split(_counts(data, held_out), rng))
+    ]
+
+
+def _part(data, order, held_out, rng):
+    """Return the part of few documents without some of them.
+
+    Those that choose moves do not judge them: what a few happen not to miss is not what
+    nobody misses. A word that is in none of the others says nothing: it is the likelier
+    the more topics there are, whatever these are.
+    """
+    train = _some(data, np.sort(np.setdiff1d(order, held_out)))
+    counts = _counts(data, held_out)
+    known = np.zeros(data.n_features, counts.dtype)
+    known[train.X.indices] = 1
+    halves = completion_split(check_counts(counts.multiply(known[None, :])), rng)
+    half = len(held_out) // 2
+    return _SearchPart(train, *halves, slice(half), slice(half, None))
+
+
+def _some(data, rows):
+    weight = data.weight[rows] if data.weight.size else None
+    return as_documents(data.X[rows], weight, data.dtype)
+
+
+def _counts(data, rows):
+    return check_counts(data.X[rows])
 
 
 class _Search:
-    """Fits to one part of the documents, judged by another."""
+    """Fits to some of the documents, judged by others."""
 
-    def __init__(self, fit, train, halves, factor):
-        self.fit, self.train, self.factor = fit, train, factor
-        self.observed, self.scored = halves
+    def __init__(self, fit, parts, factor):
+        self.fit, self.parts, self.few = fit, parts, len(parts) > 1
+        self.factor = factor
+        self.scored = float(sum(part.scored[part.judging].sum() for part in parts))
         self.passes, self.numbers, self.values = 0.0, [], []
+        # Of random topics, completion and the number that it is the highest for.
+        self.best = -np.inf, START
 
     def try_(self, n_topics, n_epochs, topics=None):
-        """Return the `_Trial` of so many topics."""
-        fitted = self.fit(self.train, n_topics, self.factor * n_epochs, topics)
-        theta = fitted.transform(self.observed)
-        each = log_likelihood(theta, fitted.components_, self.scored)
-        value = float(each.sum() / max(self.scored.sum(), 1.0))
-        alive = with_tokens(fitted.topic_shares_, self.train.total_weight)
-        self.passes += fitted.history_["passes"][-1] * self.train.total_weight
-        self.numbers.append(len(alive))
+        """Return the `_Trial` of so many topics, or of some for each part."""
+        fits, judged, value, tokens = [], [], 0.0, 0.0
+        topics = [None] * len(self.parts) if topics is None else topics
+        for part, given in zip(self.parts, topics, strict=True):
+            k = n_topics if given is None else len(given)
+            fitted = self.fit(part.train, k, self.factor * n_epochs, given)
+            theta = fitted.transform(part.observed)
+            each = log_likelihood(theta, fitted.components_, part.scored)
+            judged.append(each[part.judging])
+            value, tokens = value + each.sum(), tokens + part.scored.sum()
+            alive = with_tokens(fitted.topic_shares_, part.train.total_weight)
+            self.passes += fitted.history_["passes"][-1] * part.train.total_weight
+            words = word_probabilities(fitted.components_[alive])[0].T
+            fits.append(
+                _FittedPart(words, fitted.topic_shares_[alive], theta[:, alive])
+            )
+        value = float(value / max(tokens, 1.0))
+        trial = _Trial(fits, value, np.concatenate(judged))
+        self.numbers.append(round(trial.number))
         self.values.append(value)
-        words = word_probabilities(fitted.components_[alive])[0].T
-        shares = fitted.topic_shares_[alive]
-        return _Trial(words, shares, theta[:, alive], value)
+        return trial
 
     def grown(self):
         """Return the trial with enough topics, and mostly too many.
 
         Even where it is not the best: what random topics have split, merging finds.
         """
-        useful = max(START, self.train.n_units // DOCUMENTS_A_TOPIC)
-        n_topics, gain, trial = START, np.inf, self.try_(START, EPOCHS)
-        while gain >= TOLERANCE and len(trial.shares) >= ALIVE * n_topics:
+        epochs, alive, a_topic = EPOCHS, ALIVE, DOCUMENTS_A_TOPIC
+        if self.few:
+            epochs, alive, a_topic = FEW_EPOCHS, FEW_ALIVE, FEW_DOCUMENTS_A_TOPIC
+        useful = max(START, self.parts[0].train.n_units // a_topic)
+        n_topics, gain, trial = START, np.inf, self.try_(START, epochs)
+        tried = [(trial.completion, n_topics)]
+        while gain >= TOLERANCE and trial.number >= alive * n_topics:
             if 2 * n_topics > min(MOST, useful):
                 if 2 * n_topics <= useful:
                     _warn_of_more(n_topics, gain)
                 break
             n_topics, before = 2 * n_topics, trial.completion
-            trial = self.try_(n_topics, EPOCHS)
+            trial = self.try_(n_topics, epochs)
             gain = trial.completion - before
+            tried.append((trial.completion, n_topics))
+        self.best = max(tried)
         return trial
 
     def merged(self, trial):
         """Return the trial with as few topics as do."""
-        least = trial.completion - TOLERANCE
+        best, none = trial, [[]] * len(self.parts)
         while True:
-            fewer = self.fewer(trial, least)
+            fewer = self.fewer(trial, best)
             if fewer is None:
                 # It may be the epochs that lose, not the topics that are gone.
-                same = self.after(trial, [])
-                if same.completion < least:
-                    least = same.completion - TOLERANCE
-                    fewer = self.fewer(same, least)
+                same = self.after(trial, none)
+                if not self.will_do(same, best):
+                    best = same
+                    fewer = self.fewer(same, best)
             if fewer is None:
                 return trial
             trial = fewer
-            least = max(least, trial.completion - TOLERANCE)
+            if trial.judged.sum() > best.judged.sum():
+                best = trial
 
-    def fewer(self, trial, least):
-        """Return a trial after moves that is no worse than `least`, None without."""
-        moves = self.moves(trial)
-        while moves:
-            fewer = self.after(trial, moves)
-            if fewer.completion >= least:
+    def will_do(self, trial, best):
+        """Whether a trial loses no more than the tolerance.
+
+        By few documents it is to gain more than a standard error: too few topics cost
+        more than too many, of which some die, and those that are split do gain.
+        """
+        gains = trial.judged - best.judged
+        if self.few:
+            return gains.sum() >= gains.std() * np.sqrt(len(gains))
+        return gains.sum() >= -TOLERANCE * self.scored
+
+    def fewer(self, trial, best):
+        """Return a trial after moves that will do, None without."""
+        moves = [self.moves(*one) for one in zip(self.parts, trial.fits, strict=True)]
+        gone = sum(map(len, moves)) // len(moves)
+        while gone:
+            # All parts come to one number, which none would leave for a worse one.
+            left = round(trial.number - gone)
+            some = [
+                best_moves[: max(0, len(fit.shares) - left)]
+                for fit, best_moves in zip(trial.fits, moves, strict=True)
+            ]
+            fewer = self.after(trial, some)
+            if self.will_do(fewer, best):
                 return fewer
-            moves = moves[: len(moves) // 2]
-            if len(moves) < LEAST_GONE * len(trial.shares):
+            gone //= 2
+            if gone < LEAST_GONE * trial.number:
                 break
         return None
 
     def after(self, trial, moves):
         """Return the trial of the topics that moves leave."""
-        topics = _apply(trial, moves)
-        return self.try_(len(topics), EPOCHS_MERGED, topics)
+        topics = [_apply(*one) for one in zip(trial.fits, moves, strict=True)]
+        return self.try_(None, EPOCHS_MERGED, topics)
 
-    def moves(self, trial):
+    def moves(self, part, fit):
         """Return pairs of topics to merge, the second one -1 where one is to go.
 
         The best first, no topic in two of them; in all they lose at most the tolerance,
@@ -190,8 +307,8 @@ class _Search:
         does.
         """
         found, used, lost = [], set(), 0.0
-        limit = max(1, int(MOST_GONE * len(trial.shares)))
-        for gain, pair in self.gains(trial):
+        limit = max(1, int(MOST_GONE * len(fit.shares)))
+        for gain, pair in self.gains(part, fit):
             lost -= min(gain, 0.0)
             if found and (lost > TOLERANCE or len(found) == limit):
                 break
@@ -202,18 +319,18 @@ class _Search:
                 lost += min(gain, 0.0)
         return found
 
-    def gains(self, trial):
+    def gains(self, part, fit):
         """Return what held-out tokens gain by moves, sorted, for the shares as found.
 
         Of a merged pair a document has the sum of its shares; those of a topic that
         goes are spread in proportion.
         """
-        counts = self.scored.tocoo()
+        counts = part.scored[part.choosing].tocoo()
         rows, columns, counts = counts.row, counts.col, counts.data.astype(float)
-        words, theta = np.ascontiguousarray(trial.topics.T), trial.theta
+        words, theta = np.ascontiguousarray(fit.topics.T), fit.theta[part.choosing]
         p = np.empty(len(rows))
-        for part in range(0, len(rows), PART):
-            some = slice(part, part + PART)
+        for begin in range(0, len(rows), PART):
+            some = slice(begin, begin + PART)
             each = theta[rows[some]], words[columns[some]]
             p[some] = np.einsum("ik,ik->i", *each, dtype=float)
         theta = np.ascontiguousarray(theta.T, float)
@@ -224,18 +341,18 @@ class _Search:
             at = np.flatnonzero((share > LEAST_SHARE)[rows])
             d, v, before = rows[at], columns[at], p[at]
             if k < 0:
-                after = before - theta[j][d] * trial.topics[j][v]
+                after = before - theta[j][d] * fit.topics[j][v]
                 after /= np.maximum(1.0 - theta[j][d], TINY)
             else:
-                both = np.average(trial.topics[[j, k]], 0, trial.shares[[j, k]])
-                after = before + theta[j][d] * (both - trial.topics[j])[v]
-                after += theta[k][d] * (both - trial.topics[k])[v]
+                both = np.average(fit.topics[[j, k]], 0, fit.shares[[j, k]])
+                after = before + theta[j][d] * (both - fit.topics[j])[v]
+                after += theta[k][d] * (both - fit.topics[k])[v]
             ratio = np.log(np.maximum(after, TINY) / np.maximum(before, TINY))
             return float(counts[at] @ ratio / counts.sum())
 
-        moves = sorted(_pairs(trial.topics))
-        if len(trial.topics) > 1:
-            moves += [(j, -1) for j in range(len(trial.topics))]
+        moves = sorted(_pairs(fit.topics))
+        if len(fit.topics) > 1:
+            moves += [(j, -1) for j in range(len(fit.topics))]
         return sorted(((gain(pair), pair) for pair in moves), reverse=True)
 
 
@@ -261,9 +378,9 @@ def _pairs(topics):
     return {tuple(sorted((j, int(k)))) for j, row in enumerate(near) for k in row}
 
 
-def _apply(trial, moves):
+def _apply(fit, moves):
     """Return the topics after moves, times their shares."""
-    topics = trial.topics * trial.shares[:, None]
+    topics = fit.topics * fit.shares[:, None]
     for j, k in moves:
         if k >= 0:
             topics[j] += topics[k]

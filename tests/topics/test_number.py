@@ -124,15 +124,24 @@ def search(X):
     model = _Fit(topics, theta, rng.dirichlet(np.full(5, 5.0)))
     scored = rng.multinomial(200, theta @ topics)
     halves = sp.csr_array(X[30:60]), sp.csr_array(scored)
-    found = _number._Search(lambda *_: model, as_documents(X[:30]), halves, 1)
+    part = _number._SearchPart(as_documents(X[:30]), *halves)
+    found = _number._Search(lambda *_: model, [part], 1)
     return found, found.try_(5, 1), model
+
+
+def _of_so_many(trial, n_topics, completion, n_documents=1):
+    """A trial of so many topics, whose documents all have the same completion."""
+    fit = trial.fits[0]._replace(shares=np.ones(n_topics))
+    judged = np.full(n_documents, float(completion))
+    return _number._Trial([fit] * len(trial.fits), completion, judged)
 
 
 def test_gains_of_moves_are_those_of_models_that_made_them(search, monkeypatch):
     monkeypatch.setattr(_number, "LEAST_SHARE", -1.0)
     monkeypatch.setattr(_number, "NEIGHBOURS", 4)
     found, trial, model = search
-    X, gains = found.scored, {pair: gain for gain, pair in found.gains(trial)}
+    (part,), (fit,) = found.parts, trial.fits
+    X, gains = part.scored, {pair: gain for gain, pair in found.gains(part, fit)}
     before = log_likelihood(model.theta, model.components_, X).sum()
     assert trial.completion == pytest.approx(before / X.sum())
     moves = [*combinations(range(5), 2), *((j, -1) for j in range(5))]
@@ -152,18 +161,19 @@ def test_gains_of_moves_are_those_of_models_that_made_them(search, monkeypatch):
 
 def test_moves_are_of_different_topics_and_lose_little(search, monkeypatch):
     found, trial, _ = search
-    gains = {pair: gain for gain, pair in found.gains(trial)}
-    (pair,) = found.moves(trial)
+    given = found.parts[0], trial.fits[0]
+    gains = {pair: gain for gain, pair in found.gains(*given)}
+    (pair,) = found.moves(*given)
     assert pair == (0, 1)
     for tolerance in (0.3, 5.0):
         monkeypatch.setattr(_number, "TOLERANCE", tolerance)
         monkeypatch.setattr(_number, "MOST_GONE", 1.0)
-        moves = found.moves(trial)
+        moves = found.moves(*given)
         used = [k for move in moves for k in move if k >= 0]
         assert len(used) == len(set(used)) > 2
         assert sum(min(gains[move], 0.0) for move in moves) >= -tolerance
     monkeypatch.setattr(_number, "TOLERANCE", -1.0)  # none would do
-    assert found.moves(trial) == [pair]
+    assert found.moves(*given) == [pair]
 
 
 def test_the_fit_with_the_most_topics_is_merged_though_another_is_better(
@@ -174,7 +184,7 @@ def test_the_fit_with_the_most_topics_is_merged_though_another_is_better(
     values = {2: -3.0, 4: -2.0, 8: -2.5}
 
     def try_(n_topics, _):
-        return trial._replace(shares=np.ones(n_topics), completion=values[n_topics])
+        return _of_so_many(trial, n_topics, values[n_topics])
 
     monkeypatch.setattr(found, "try_", try_)
     assert found.grown().completion == -2.5
@@ -195,17 +205,18 @@ def test_a_search_that_ends_with_more_to_gain_warns(
     found, trial, _ = search
     monkeypatch.setattr(_number, "START", 2)
     monkeypatch.setattr(_number, "MOST", most)
-    found.train = as_documents(X[: 2 * 8 if most == 4 else 2 * 7])
+    train = as_documents(X[: 2 * 8 if most == 4 else 2 * 7])
+    found.parts = [found.parts[0]._replace(train=train)]
     completion = {2: -3.0, 4: last}
 
     def try_(n_topics, _):
-        shares = np.ones(alive if n_topics == 4 else n_topics)
-        return trial._replace(shares=shares, completion=completion[n_topics])
+        left = alive if n_topics == 4 else n_topics
+        return _of_so_many(trial, left, completion[n_topics])
 
     monkeypatch.setattr(found, "try_", try_)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        assert len(found.grown().shares) == alive
+        assert found.grown().number == alive
     assert [one.category for one in seen] == [ConvergenceWarning] * warns
     for one in seen:
         assert "tries 4 topics at most" in str(one.message)
@@ -221,22 +232,135 @@ def test_epochs_that_lose_are_not_held_against_fewer_topics(
     found, trial, _ = search
 
     def after(trial, moves):
-        shares, completion = trial.shares[len(moves) :], -2.0 if moves else same
-        return trial._replace(shares=shares, completion=completion)
+        (moves,) = moves
+        left = int(trial.number) - len(moves)
+        return _of_so_many(trial, left, -2.0 if moves else same)
 
-    def moves(trial):
-        return [(0, 1)] if len(trial.shares) > 2 else []
+    def moves(part, fit):
+        return [(0, 1)] if len(fit.shares) > 2 else []
 
     monkeypatch.setattr(found, "after", after)
     monkeypatch.setattr(found, "moves", moves)
-    assert len(found.merged(trial._replace(completion=-1.0)).shares) == left
+    monkeypatch.setattr(found, "scored", 1.0)
+    assert found.merged(_of_so_many(trial, 5, -1.0)).number == left
 
 
 def test_topics_after_moves_keep_their_tokens(search):
     _, trial, _ = search
-    joint = trial.topics * trial.shares[:, None]
-    made = _number._apply(trial, [(0, 1), (3, -1)])
+    (fit,) = trial.fits
+    joint = fit.topics * fit.shares[:, None]
+    made = _number._apply(fit, [(0, 1), (3, -1)])
     np.testing.assert_allclose(made, [joint[0] + joint[1], joint[2], joint[4]])
+
+
+def _parts(X, n_parts=4):
+    return _number._hold_out(as_documents(X), np.random.default_rng(0), n_parts)
+
+
+def test_all_parts_come_to_one_number(search, monkeypatch):
+    """Of parts with five, four and four topics the first one has more to lose."""
+    found, trial, _ = search
+    fits = [_of_so_many(trial, n, 0.0).fits[0] for n in (5, 4, 4)]
+    found.parts *= 3
+    moved = []
+
+    def after(trial, moves):
+        moved.append([len(some) for some in moves])
+        return trial
+
+    monkeypatch.setattr(found, "after", after)
+    monkeypatch.setattr(found, "moves", lambda part, fit: [(0, 1), (2, 3)])
+    monkeypatch.setattr(found, "will_do", lambda *_: False)
+    assert found.fewer(trial._replace(fits=fits), trial) is None
+    assert moved == [[2, 2, 2], [2, 1, 1]]
+
+
+def test_each_of_few_documents_is_held_out_once(X):
+    """By the words that some other document has, and fitted in all other parts."""
+    X = np.where(np.arange(41)[:, None] == 7, 0.0, X[:41])
+    X = sp.csr_array(X)
+    parts = _parts(X)
+    assert [part.observed.shape[0] for part in parts] == [10] * 4
+    rows = [{tuple(row) for row in part.train.X.toarray()} for part in parts]
+    assert all(len(some) == 30 for some in rows)
+    whole = {tuple(row) for row in X.toarray()} - {(0.0,) * X.shape[1]}
+    assert set.union(*rows) == whole
+    for some, part in zip(rows, parts, strict=True):
+        known = part.train.X.toarray().any(axis=0)
+        halves = (part.observed + part.scored).toarray()
+        assert not halves[:, ~known].any()
+        left_out = np.array(sorted(whole - some)) * known
+        np.testing.assert_array_equal(
+            sorted(map(tuple, halves)), sorted(map(tuple, left_out))
+        )
+        ids = np.arange(10)
+        both = [*ids[part.choosing], *ids[part.judging]]
+        assert both == ids.tolist() and len(ids[part.choosing]) == 5
+
+
+@pytest.mark.parametrize(("name", "few"), [("FEW_DOCUMENTS", 0), ("FEW_TOKENS", 0)])
+def test_documents_are_few_by_number_or_by_tokens(X, monkeypatch, name, few):
+    monkeypatch.setattr(_number, name, few)
+    assert len(_parts(X, 3)) == 3
+    assert len(_parts(X, 1)) == 1
+    monkeypatch.setattr(_number, "FEW_DOCUMENTS", 0)
+    monkeypatch.setattr(_number, "FEW_TOKENS", 0)
+    (part,) = _parts(X)
+    n = part.observed.shape[0]
+    assert n == min(200, X.shape[0] // 4) and part.train.n_units == X.shape[0] - n
+
+
+def test_few_documents_are_to_gain_by_fewer_topics(search):
+    """More than a standard error; many are to lose no more than the tolerance."""
+    found, trial, _ = search
+    before = trial._replace(judged=np.zeros(100))
+    gains = np.random.default_rng(0).normal(0.0, 1.0, 100)
+    gains -= gains.mean()
+    error = gains.std() / 10.0
+    for few, least in ((True, error), (False, -_number.TOLERANCE * found.scored / 100)):
+        found.few = few
+        for off, well in ((1e-6, True), (-1e-6, False)):
+            after = before._replace(judged=gains + least + off)
+            assert found.will_do(after, before) == well
+
+
+def test_moves_are_chosen_by_documents_that_do_not_judge_them(search):
+    found, trial, model = search
+    (part,), (fit,) = found.parts, trial.fits
+    part = part._replace(choosing=slice(20), judging=slice(20, None))
+    some = part._replace(observed=part.observed[:20], scored=part.scored[:20])
+    some = some._replace(choosing=slice(None))
+    first = found.gains(some, fit._replace(theta=fit.theta[:20]))
+    assert found.gains(part, fit) == first
+    found.parts = [part]
+    each = log_likelihood(model.theta, model.components_, part.scored)
+    np.testing.assert_array_equal(found.try_(5, 1).judged, each[20:])
+
+
+def test_topics_of_few_documents_race_with_random_ones(X, monkeypatch):
+    """Those that were found go to their end; without any, random ones begin."""
+    few, rng = X[:150], np.random.default_rng(0)
+    topics = rng.random((N_TOPICS, X.shape[1]))
+    path = {"n_components": np.array([3]), "completion": np.array([-5.0])}
+    starts = len(TemperedLDA(N_TOPICS, random_state=0).fit(few).init_scores_)
+    for given, races, n in (
+        (topics, True, starts + 1),
+        (topics, False, 1),
+        (None, True, starts),
+    ):
+        found = _number.StartingTopics(given, N_TOPICS, races, 1.0, path)
+        monkeypatch.setattr(TemperedLDA, "_find_number", lambda *_, found=found: found)
+        model = TemperedLDA("auto", random_state=0).fit(few)
+        assert len(model.init_scores_) == n
+        assert model.objective_ == max(model.init_scores_)
+
+
+def test_parts_have_the_priors_of_all_documents():
+    """That of shares is learned from a number of documents on, which parts may miss."""
+    assert TemperedLDA("auto")._as_of(300) == {"doc_topic_prior": "learn"}
+    assert TemperedLDA("auto")._as_of(299) == {}
+    assert TemperedLDA("auto", doc_topic_prior=0.1)._as_of(300) == {}
+    assert VRPLSA("auto")._as_of(300) == {}
 
 
 def test_topics_without_tokens_are_not_summed_up(X):

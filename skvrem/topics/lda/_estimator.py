@@ -73,7 +73,9 @@ class TemperedLDA(TopicModel):
         E step: a tenth of them (200 to 2,000, at most a quarter) is kept from fits with
         ever more topics, 1,024 at most, until it is no more likely; then topics that it
         does not miss are merged or left out, and the others are fitted to all
-        documents. It takes as long as one or two fits with more topics than that, and
+        documents. Fewer than 1,000 documents, or than 100,000 tokens, are all kept in
+        turn, a quarter at a time, and random topics are fitted as well. It takes as
+        long as one or two fits with more topics than that, of few documents as ten, and
         20 documents. Topics without tokens are dropped. Topics to start from
         (`components_init`, `warm_start`) give their own number.
     doc_topic_prior : float, array-like or "learn", default=None
@@ -152,7 +154,9 @@ class TemperedLDA(TopicModel):
         2e6: all go 10 epochs or more, and the best to its end. Of mean field by "svrg"
         with ``tempering="auto"`` and `annealing_iter` up to 5 it makes two up to 2e7, a
         cold one, below which no fit ends then, and one that is annealed: few documents
-        may end higher without. One start is made of longer fits.
+        may end higher without. One start is made of longer fits. Topics that
+        ``n_components="auto"`` has found of few documents are one start more, and of
+        many the only one.
     components_init : array-like of shape (n_components, n_features), default=None
         Pseudo-counts to start from, in place of random ones, as `components_` has them;
         with the collapsed E step in any scale.
@@ -295,7 +299,7 @@ class TemperedLDA(TopicModel):
     _model = CollapsedLDAModel
     _priors, _positive = ("doc_topic_prior", "topic_word_prior"), True
     _rounds = ("max_doc_update_iter", "mean_change_tol")
-    _race_epochs = 10
+    _race_epochs, _search_parts = 10, 4
     _of_a_fit = ("doc_temperature_", "lower_bound_")
 
     def __init__(
@@ -425,6 +429,10 @@ class TemperedLDA(TopicModel):
         by_default = by_default and 2 * self.annealing_iter <= self._race_epochs
         by_default = by_default and self._plan(n_documents, True).name == "svrg"
         return 2, COLD_WORK if by_default else 0
+
+    def _as_of(self, n_documents):
+        learns = self.doc_topic_prior is None and n_documents >= LEARNED_FROM
+        return {"doc_topic_prior": "learn"} if learns else {}
 
     @property
     def _learns(self):

@@ -210,6 +210,7 @@ class VRPLSA(TopicModel):
     _word_default = 0.1
     _rounds = ("max_inner_iter", "inner_tol")
     _race_epochs = 50  # it climbs slowly, and ranks change on the way
+    _search_parts = 1  # topics that are not needed do not die, but overfit
 
     def __init__(
         self,
