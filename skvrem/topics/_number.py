@@ -29,7 +29,8 @@ LEAST_DOCUMENTS = 20
 # Documents are few below so many, or so many tokens: that share would be noise. They
 # make parts, each held out once; more topics are tried, as those that are not needed
 # die where priors are learned, and epochs are more, as that takes some.
-FEW_DOCUMENTS, FEW_TOKENS = 1000, 100_000
+# Fewer than the least of them would leave a standard error of a handful.
+FEW_DOCUMENTS, FEW_TOKENS, LEAST_IN_PARTS = 1000, 100_000, 100
 FEW_EPOCHS, FEW_ALIVE, FEW_DOCUMENTS_A_TOPIC = 30, 0.5, 1
 # A topic is compared with so many that are like it, by documents that have it.
 NEIGHBOURS, LEAST_SHARE = 3, 1e-3
@@ -154,7 +155,7 @@ def _hold_out(data, rng, n_parts):
             f"two words or more; X has {n}. Give the number of topics."
         )
     few = n < FEW_DOCUMENTS or tokens[usable].sum() < FEW_TOKENS
-    if few and n_parts > 1:
+    if few and n >= LEAST_IN_PARTS and n_parts > 1:
         parts = np.array_split(order, n_parts)
         return [_part(data, order, some, rng) for some in parts]
     size = max(n * HELD_OUT, min(LEAST_HELD_OUT, n * MOST_SHARE))

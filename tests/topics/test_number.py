@@ -275,8 +275,10 @@ def test_all_parts_come_to_one_number(search, monkeypatch):
     assert moved == [[2, 2, 2], [2, 1, 1]]
 
 
-def test_each_of_few_documents_is_held_out_once(X):
+def test_each_of_few_documents_is_held_out_once(X, monkeypatch):
     """By the words that some other document has, and fitted in all other parts."""
+    assert len(_parts(X[:99])) == 1 and len(_parts(X[:110])) == 4
+    monkeypatch.setattr(_number, "LEAST_IN_PARTS", 40)
     X = np.where(np.arange(41)[:, None] == 7, 0.0, X[:41])
     X = sp.csr_array(X)
     parts = _parts(X)

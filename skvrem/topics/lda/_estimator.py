@@ -73,7 +73,7 @@ class TemperedLDA(TopicModel):
         E step: a tenth of them (200 to 2,000, at most a quarter) is kept from fits with
         ever more topics, 1,024 at most, until it is no more likely; then topics that it
         does not miss are merged or left out, and the others are fitted to all
-        documents. Fewer than 1,000 documents, or than 100,000 tokens, are all kept in
+        documents. From 100 documents to 1,000, or to 100,000 tokens, all are kept in
         turn, a quarter at a time, and random topics are fitted as well. It takes as
         long as one or two fits with more topics than that, of few documents as ten, and
         20 documents. Topics without tokens are dropped. Topics to start from
