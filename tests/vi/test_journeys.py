@@ -193,6 +193,16 @@ def test_what_travels_is_the_model_and_the_point():
     assert work.close().parameters.mean.shape == (D + 1, 1)
 
 
+@pytest.mark.parametrize("solver", ["svrg", "saga", "stochastic"])
+def test_a_stream_goes_on_from_steps_over_blocks(solver):
+    model = BayesianGLMRegressor(solver=solver, random_state=0)
+    model.fit(blocks(X), blocks(REAL)).partial_fit(X[:50], REAL[:50])
+    whole = BayesianGLMRegressor().fit(np.r_[X, X[:50]], np.r_[REAL, REAL[:50]])
+    sd = whole.coef_std_
+    np.testing.assert_array_less(np.abs(model.coef_ - whole.coef_), 0.2 * sd)
+    np.testing.assert_allclose(model.coef_std_, sd, rtol=0.05)
+
+
 def test_an_offset_is_refused_as_in_memory():
     model = BayesianGLMRegressor("poisson", solver="svrg")
     with pytest.raises(ValueError, match="takes no offset: choose solver='batch'"):

@@ -233,6 +233,8 @@ class StreamsWithMemory(StreamsWithoutBound):
         about = (prior,) if before is None else (before.prior, len(before.rows))
         if not self._keeps_rows(data, *about):
             return None
+        if data.remote:  # those of a fit
+            return Gram.of_blocks(data)._replace(prior=prior)
         return Gram.of(data, targets, prior, before)
 
     def _memory_before(self):
