@@ -198,12 +198,9 @@ def fitted():
     return BayesianPPCA(2, random_state=0).fit(rows())
 
 
-def test_rows_are_gaussian(fitted):
+def test_covariances_of_rows(fitted):
     X = rows(seed=3)
     C = fitted.get_covariance()
-    dense = multivariate_normal(fitted.mean_, C)
-    np.testing.assert_allclose(fitted.score_samples(X), dense.logpdf(X))
-    np.testing.assert_allclose(fitted.score(X), dense.logpdf(X).mean())
     np.testing.assert_allclose(fitted.get_precision(), np.linalg.inv(C), atol=1e-10)
     best = (X - fitted.mean_) @ np.linalg.inv(C) @ fitted.components_.T
     np.testing.assert_allclose(fitted.transform(X), best, atol=1e-12)
@@ -213,6 +210,68 @@ def test_rows_are_gaussian(fitted):
     draws = fitted.sample(50_000, random_state=0)
     np.testing.assert_allclose(draws.mean(axis=0), fitted.mean_, atol=0.05)
     np.testing.assert_allclose(np.cov(draws.T), C, atol=0.15)
+
+
+@pytest.mark.parametrize("n", [12, 40])
+def test_density_of_rows_is_that_of_draws_of_loadings(n):
+    X = rows()
+    model = BayesianPPCA(2, random_state=0).fit(X[:n])
+    assert not model._drawn_from().gaussian
+    W = model.posterior_.sample(40_000, 0).reshape(-1, 2, 5)
+    C = np.swapaxes(W, 1, 2) @ W + model.noise_variance_ * np.eye(5)
+    log_det, inverse = np.linalg.slogdet(2.0 * np.pi * C)[1], np.linalg.inv(C)
+    each = [
+        np.exp(-0.5 * (log_det + np.einsum("i,sij,j->s", x, inverse, x)))
+        for x in X - model.mean_
+    ]
+    density = np.mean(each, axis=1)
+    error = np.std(each, axis=1) / np.sqrt(len(W)) / density
+    found = model.score_samples(X)
+    assert (abs(found - np.log(density)) < 0.03 + 4.0 * error).all()
+    assert abs(found - np.log(density)).mean() < 0.03
+    np.testing.assert_allclose(model.score(X), found.mean())
+    # A row at a time, and in other tiles, it is the same.
+    np.testing.assert_allclose(model.score_samples(X[3:4]), found[3])
+    # Rows are drawn from it: the mean of another density by it is one.
+    if n == 40:
+        drawn = model.sample(20_000, random_state=0)
+        gaussian = multivariate_normal(model.mean_, model.get_covariance())
+        ratio = np.exp(gaussian.logpdf(drawn) - model.score_samples(drawn))
+        assert ratio.mean() == pytest.approx(1.0, abs=0.05)
+
+
+def test_density_of_many_rows_is_gaussian():
+    X = rows(3000)
+    model = BayesianPPCA(2, random_state=0).fit(X)
+    drawn_from = model._drawn_from()
+    assert drawn_from.gaussian
+    dense = multivariate_normal(model.mean_, model.get_covariance()).logpdf(X)
+    np.testing.assert_allclose(model.score_samples(X), dense)
+    # At the threshold, the other way says the same.
+    there = drawn_from.log_densities(X - model.mean_)
+    assert there.mean() == pytest.approx(dense.mean(), abs=2e-3)
+
+
+def spectra(n, seed=0):
+    """Columns that are all but one: few rows, and components ever weaker."""
+    rng = np.random.default_rng(seed)
+    grid = np.linspace(0.0, 1.0, 80)
+    shapes = np.array([np.cos(np.pi * j * grid) for j in range(5)])
+    X = (rng.normal(size=(n, 5)) * 6.0 ** -np.arange(5.0)) @ shapes
+    return X + 1e-3 * rng.normal(size=X.shape)
+
+
+def test_few_rows_of_collinear_columns():
+    """The fit ends, and rows have a density about that of principal components."""
+    X = spectra(240)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = BayesianPPCA(5, random_state=0).fit(X[:40])
+    best = PCA(5).fit(X[:40]).score(X[40:])
+    assert model.score(X[40:]) > best - 10.0
+    # What they would have as Gaussian: 120 nats less.
+    dense = multivariate_normal(model.mean_, model.get_covariance())
+    assert dense.logpdf(X[40:]).mean() < best - 100.0
 
 
 def test_covariance_averages_over_the_posterior(fitted):

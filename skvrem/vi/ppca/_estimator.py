@@ -51,9 +51,14 @@ from skvrem.vi.ppca._model import (
     log_densities,
     start_loadings,
 )
+from skvrem.vi.ppca._model_rows import RowDensity
 
-# Turns of means and standard deviations, at most; so many with whole steps.
-TURNS, BOLD_TURNS = 50, 8
+# Turns of means and standard deviations, at most.
+TURNS = 200
+# A turn leaves the means this share of what deviations had to gain before it: they move
+# together, and more is of no use before deviations have followed. So many pairs of
+# steps are remembered.
+SHARE, MEMORY = 0.3, 20
 # Pairs of draws by default: so many numbers, but at least and at most so many pairs.
 DRAWN, PAIRS = 100_000, (4, 32)
 # Numbers that all pairs take by a root of the second moments.
@@ -412,17 +417,20 @@ class BayesianPPCA(
         else:
             given = model.moments, k, model.prior_scale, noise
             point = model.start(*start_loadings(*given))
-        options = {"tol": self.tol, "rng": None, "report": report}
-        runs = solvers.Runs(self.max_iter, began, **options)
-        for turn in range(TURNS):
-            solver, passes = solvers.QuasiNewton(self.tol), 0.0 if turn else 1.0
-            result = runs.go_on(model, solver, point, passes=passes)
-            point = result.point
+        runs = solvers.Runs(self.max_iter, began, rng=None, report=report)
+        gain, step, passes = model.spread(point, 1.0), 1.0, 1.0
+        for _ in range(TURNS):
+            tol, before = max(self.tol, SHARE * gain), gain
+            solver = solvers.QuasiNewton(tol, MEMORY)
+            result = runs.go_on(model, solver, point, passes=passes, tol=tol)
+            point, passes = result.point, 0.0
             if runs.ended:
                 break
-            gain = model.spread(point, 1.0 if turn < BOLD_TURNS else 0.5)
-            if result.converged and gain < self.tol:
+            gain = model.spread(point, step)
+            if result.converged and max(tol, gain) <= self.tol:
                 return runs.result()
+            if gain > before:  # whole steps go too far
+                step = 0.5
         whole = runs.result()
         if whole.converged:  # the means, but not the deviations
             whole = whole._replace(reason="max_iter")
@@ -470,6 +478,12 @@ class BayesianPPCA(
         variance = self.posterior_.variance.reshape(self.components_.shape)
         noise = self.noise_variance_ + variance.sum(axis=0)
         return LowRank(self.mean_, noise, self.components_.T)
+
+    def _drawn_from(self):
+        """Return what rows are drawn from."""
+        q, shape = self.posterior_, self.components_.shape
+        W, variance = (part.reshape(shape).T for part in (q.mean, q.variance))
+        return RowDensity(W, variance, self.noise_variance_)
 
     @lazily
     def transform(self, X: ArrayLike) -> np.ndarray:
@@ -538,7 +552,11 @@ class BayesianPPCA(
 
     @lazily
     def score_samples(self, X: ArrayLike) -> np.ndarray:
-        """Return the log density of rows, in nats.
+        """Return the log density of rows, averaged over the posterior, in nats.
+
+        Of a row whose latent variables are large, wide loadings say little, and of one
+        whose are small, much: the density has heavier tails and a sharper top than the
+        Gaussian of `get_covariance`. They are the same where rows of the fit are many.
 
         Parameters
         ----------
@@ -548,10 +566,14 @@ class BayesianPPCA(
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            Of the Gaussian with the mean and covariance of a new row.
+            By importance sampling with 64 draws of the latent variables of each row,
+            the same in every call.
         """
-        # As `logpdf` of the Gaussian, with one array of the size of X rather than six.
         q, X = self._predictive(), self._rows(X)
+        drawn_from = self._drawn_from()
+        if not drawn_from.gaussian:
+            return drawn_from.log_densities(X - q.mean)
+        # As `logpdf` of the Gaussian, with one array of the size of X rather than six.
         root = np.sqrt(q.diagonal)
         rows = X - q.mean
         rows /= root
@@ -577,7 +599,7 @@ class BayesianPPCA(
         return float(self.score_samples(X).mean())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draw rows from the Gaussian of `score_samples`.
+        """Draw rows from the density of `score_samples`.
 
         Parameters
         ----------
@@ -591,7 +613,9 @@ class BayesianPPCA(
         X : ndarray of shape (n_samples, n_features)
             One draw a row.
         """
-        return self._predictive().sample(n_samples, check_random_state(random_state))
+        check_is_fitted(self)
+        rows = self._drawn_from().sample(n_samples, check_random_state(random_state))
+        return self.mean_ + rows
 
     def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> dict:
         """Draw loadings from the posterior.

@@ -544,8 +544,11 @@ class PPCAModel(PlainModel):
         """Return the bound and its gradient. There is nothing latent to temper."""
         noise = np.exp(point.log_noise)
         away = self.scale * self.draws
-        up = likelihood(self.moments, point.mean + away, noise)
-        down = likelihood(self.moments, point.mean - away, noise)
+        try:
+            up = likelihood(self.moments, point.mean + away, noise)
+            down = likelihood(self.moments, point.mean - away, noise)
+        except np.linalg.LinAlgError as error:  # loadings too long for the noise
+            raise FloatingPointError(str(error)) from error
         each = 0.5 * (up.value + down.value) - self.quadratic
         divergence = self.posterior(point).kl(self.prior)
         value = self.n * (each.mean() + self.level) - divergence
@@ -572,6 +575,12 @@ class PPCAModel(PlainModel):
         return Point(mean, float(max(point.log_noise + change, self.least_log_noise)))
 
     def precondition(self, point, vector):
-        """Multiply by the covariance of q, and by what rows know of the noise."""
-        by_mean = self.scale.ravel() ** 2 * vector[:-1]
+        r"""Multiply by the covariance of q, and by what rows know of the noise.
+
+        Independent loadings know nothing of components that turn or lengthen as a
+        whole: along :math:`W A` the likelihood is by orders of magnitude flatter, where
+        columns are collinear. n rows tell A to :math:`1 / \sqrt n` about.
+        """
+        V, W = vector[:-1].reshape(self.scale.shape), point.mean
+        by_mean = self.scale**2 * V + W @ (W.T @ V) / self.n
         return np.append(by_mean, 2.0 / (self.n * self.moments.d) * vector[-1])
