@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.special import expit, ndtr
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -13,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from skvrem import BradleyTerry
 from skvrem.vi.bradley_terry import _estimator
 from skvrem.vi.bradley_terry._inference import differences
+from skvrem.vi.bradley_terry._model import outcomes
 from skvrem.vi.diagnostics._pareto import pareto_k
 from skvrem.vi.gaussian._model_posterior import LowRank
 from tests.watching import Recorder, Untouched, callbacks, needs_callbacks
@@ -511,11 +513,48 @@ def test_bad_parameters(name, value):
         BradleyTerry(**{name: value}).fit([[0, 1]])
 
 
-def test_ties_need_ties():
+@pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])
+@pytest.mark.parametrize("n_tied", [0, 3, 12])
+def test_prior_of_ties(ties, n_tied):
+    """Of items that are known to be equal the posterior is one number's."""
+    X = [(0, 1)] * 12
+    y = np.where(np.arange(12) < n_tied, 0.5, np.arange(12) % 2)
+
+    def loss(log_ratio):
+        # A ratio of one gives each of three results a third.
+        eta = log_ratio if ties == "davidson" else log_ratio + np.log(3.0)
+        lost, tied, _ = outcomes(ties, np.zeros(1), eta)[0]
+        likely = n_tied * np.log(tied) + (12 - n_tied) * np.log(lost)
+        return 0.5 * log_ratio**2 - likely
+
+    best = np.exp(minimize_scalar(loss, (-1.0, 1.0), tol=1e-10).x)
+    model = BradleyTerry(1e-5, ties=ties, tol=1e-12).fit(X, y)
+    if ties == "rao-kupper":
+        best = np.sqrt(1.0 + 3.0 * best)
+    assert model.tie_parameter_ == pytest.approx(best, rel=1e-4)
+    assert model.converged_
+    if not n_tied:  # a twelfth or so, as of one match more with all results alike
+        assert 0.02 < model.predict_proba([(0, 1)])[0, 1] < 0.15
+
+
+@pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])
+def test_stream_whose_first_matches_have_no_tie(ties):
     X, y, _ = season()
-    for results, what in ((y, "no tie"), (np.full(len(y), 0.5), "nothing but ties")):
-        with pytest.raises(ValueError, match=f"{what} in y"):
-            BradleyTerry(ties="davidson").fit(X, results)
+    y = np.where((np.arange(len(y)) % 4 == 3) & (np.arange(len(y)) > 30), 0.5, y)
+    stream = BradleyTerry(ties=ties, tol=1e-9).partial_fit(X[:30], y[:30])
+    np.testing.assert_array_equal(stream.classes_, [0.0, 0.5, 1.0])
+    stream.partial_fit(X[30:], y[30:])
+    whole = BradleyTerry(ties=ties, tol=1e-9).fit(X, y)
+    assert stream.tie_parameter_ == pytest.approx(whole.tie_parameter_, rel=1e-3)
+    # Of a stream that keeps no matches the last posterior is the prior, once.
+    some = BradleyTerry(1.0, ties=ties, tol=1e-9).fit(X[:200], y[:200])
+    some.partial_fit(X[200:], y[200:])
+    whole = BradleyTerry(1.0, ties=ties, tol=1e-9).fit(X, y)
+    assert some.tie_parameter_ == pytest.approx(whole.tie_parameter_, rel=0.02)
+    assert some._eta_precision == pytest.approx(whole._eta_precision, rel=0.05)
+
+
+def test_results_are_won_tied_or_lost():
     with pytest.raises(ValueError, match=r"won, tied or lost; got 0\.3 in row 0"):
         BradleyTerry(ties="davidson").fit([[0, 1]], [0.3])
 

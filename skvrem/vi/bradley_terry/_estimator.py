@@ -42,6 +42,10 @@ from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 
 # posterior="auto" keeps the whole covariance of so many parameters.
 MOST_FULL = 1000
+# Mean and precision of the logarithm of a tie parameter before any match: equal items
+# tie a third of their matches, give or take a factor of e of the parameter. That is
+# Rao and Kupper's theta of 2, of which `SkillModel` has theta^2 - 1.
+TIE_PRIORS = {"davidson": (0.0, 1.0), "rao-kupper": (float(np.log(3.0)), 1.0)}
 # Matches of which all may be won at home by chance: fewer, as of the batch of a stream.
 BY_CHANCE = 10
 ADVICE = "Give sample_weight or prior_scale on a smaller scale."
@@ -121,7 +125,10 @@ class BradleyTerry(
         With `home_advantage`.
     tie_parameter_ : float
         With `ties`: Davidson's :math:`\nu` or Rao and Kupper's :math:`\theta`. The
-        value of the highest bound: it has no posterior.
+        value of the highest bound: it has no posterior. The logarithm of :math:`\nu`,
+        or of :math:`(\theta^2 - 1) / 3`, has the prior N(0, 1): all results of equal
+        items are alike before any match, and a few without a tie, or with nothing
+        else, do not make ties impossible, or certain.
     classes_ : ndarray of shape (2,) or (3,)
         Results, in the order of the columns of `predict_proba`: 0, 0.5 with `ties`, 1.
     posterior_ : Gaussian
@@ -240,9 +247,8 @@ class BradleyTerry(
         Raises
         ------
         ValueError
-            For parameters out of range, a missing label, an item that meets itself, a
-            result out of range, or `ties` where there is none, or nothing else. The
-            estimator is then as it was before.
+            For parameters out of range, a missing label, an item that meets itself, or
+            a result out of range. The estimator is then as it was before.
 
         Warns
         -----
@@ -332,8 +338,8 @@ class BradleyTerry(
             if offset:
                 _warn_of_homes(home, won)
         eta, tie_prior = self._tie_prior(won, weight, go_on)
-        if again:
-            tie_prior = 0.0, 0.0
+        if again:  # what came before is among the matches
+            tie_prior = TIE_PRIORS.get(self.ties, tie_prior)
         if self.warm_start and not go_on:
             mean, eta, warm = self._warm_mean(items, offset, eta)
         kind = self.posterior
@@ -470,18 +476,13 @@ class BradleyTerry(
             return 0.0, (0.0, 0.0)
         if go_on and self._eta_precision:
             return self._eta, (self._eta, self._eta_precision)
-        ties = np.average(won == 0.5, weights=weight)
-        if not 0.0 < ties < 1.0:
-            what = "no tie" if not ties else "nothing but ties"
-            raise ValueError(
-                f"There is {what} in y, so that ties={self.ties!r} has nothing to "
-                "learn from: use ties=None."
-            )
-        # As for equal skills.
+        prior = TIE_PRIORS[self.ties]
+        # As for equal skills, with one match more that each result has a third of.
+        tied = (float(weight @ (won == 0.5)) + 1.0 / 3.0) / (weight.sum() + 1.0)
         if self.ties == "davidson":
-            return float(np.log(2.0 * ties / (1.0 - ties))), (0.0, 0.0)
-        theta = (1.0 + ties) / (1.0 - ties)
-        return float(np.log(theta**2 - 1.0)), (0.0, 0.0)
+            return float(np.log(2.0 * tied / (1.0 - tied))), prior
+        theta = (1.0 + tied) / (1.0 - tied)
+        return float(np.log(theta**2 - 1.0)), prior
 
     def _attributes(self, point, items, n_matches, offset):
         """Return the fitted attributes of a point."""

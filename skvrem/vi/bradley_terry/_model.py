@@ -276,7 +276,8 @@ class SkillModel(PlainModel):
         Of the posterior.
     ties : {None, "davidson", "rao-kupper"}
     tie_prior : tuple (mean, precision)
-        Of a Gaussian prior of the tie parameter; precision 0 is none.
+        Of a Gaussian prior of the tie parameter, the logarithm of nu with "davidson"
+        and of theta^2 - 1 with "rao-kupper"; precision 0 is none.
     rank : int
         Of a low rank.
     """
