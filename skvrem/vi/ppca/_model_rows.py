@@ -10,7 +10,7 @@ features of the row share,
 A Gaussian of the same covariance has the noise :math:`v_i` of a typical z in every
 row. It is nearly the same where rows of the fit were many. Where they were few, long
 and wide loadings beside short z are as likely as short and narrow ones, and that
-Gaussian may be hundreds of nats below.
+Gaussian may be far below.
 
 The integral goes over k numbers, by importance sampling about its highest point: a few
 pairs of draws that are the same for every row, from the Gaussian whose precision is the
@@ -27,8 +27,8 @@ from scipy.special import logsumexp
 
 # Rows at a time: arrays of so many numbers.
 TILE = 200_000
-# Pairs of draws. Where rows of the fit are few, a density is then found some 0.01 nats
-# too low with a few components, and 0.1 with a dozen.
+# Pairs of draws: enough for a few components; with a dozen, where rows of the fit are
+# few, densities are found a little too low.
 PAIRS = 32
 # Scoring steps, at most; they end with less than that to gain, in nats.
 STEPS, ENOUGH, HALVINGS = 50, 1e-4, 12
