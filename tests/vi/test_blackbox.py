@@ -525,6 +525,44 @@ def test_wrong_answers_of_a_model(method, spoil, error, message):
     untouched.check()
 
 
+class EndsAt(Logistic):
+    """A gradient that row 17 has within a distance of zero only."""
+
+    def __init__(self, limit, derivatives):
+        super().__init__(*logistic_problem())
+        self.limit = limit
+        if not derivatives:
+            self.hessian = self.hessian_vector_product = self.hessian_diagonal = None
+
+    def gradient(self, parameters, indices):
+        out = super().gradient(parameters, indices)
+        far = np.abs(parameters).max() > self.limit and 17 in indices
+        return out * np.nan if far else out
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"solver": "svrg"},
+        {"posterior": "meanfield"},
+        {"posterior": "meanfield", "solver": "svrg"},
+        {"posterior": "lowrank", "rank": 1},
+    ],
+)
+@pytest.mark.parametrize("derivatives", [True, False])
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_a_gradient_that_ends_is_named_with_its_row(params, derivatives, share):
+    """On the way to the mode, or at draws about it."""
+    limit = share * np.abs(fit().mean_).max()
+    model = fit().set_params(model=EndsAt(limit, derivatives), **params)
+    untouched = Untouched(model)
+    message = "gradient of EndsAt is not finite for row 17 at parameters .* `initial`"
+    with pytest.raises(ValueError, match=message):
+        model.fit()
+    untouched.check()
+
+
 @pytest.mark.parametrize("name", ["hessian_vector_product", "hessian_diagonal"])
 def test_wrong_curvature_where_it_is_used(name):
     model = Broken(name, lambda out, _: out - 5.0)

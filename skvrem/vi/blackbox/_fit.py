@@ -5,7 +5,12 @@ from scipy.optimize import minimize
 
 from skvrem import solvers
 from skvrem.vi.blackbox._input import check_names
-from skvrem.vi.blackbox._model import convex, opposite_draws, probed_curvature
+from skvrem.vi.blackbox._model import (
+    convex,
+    finite,
+    opposite_draws,
+    probed_curvature,
+)
 from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
 from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._model_posterior import FlatPrior
@@ -123,6 +128,7 @@ class Fit:
             self.step_size = self.moved.auto_step(point)
         self.step_size = float(self.step_size)
         size, solver = self.step_size, self.plan.solver
+        self.model.begins = True
         return self.runs.go_on(self.moved, solver, point, step_size=size).point
 
 
@@ -207,7 +213,8 @@ def _curvature(model, at, rng, whole):
     """Return the mean curvature at points (n, d), as a matrix or by products."""
     at = np.atleast_2d(at)
     if whole:
-        return convex(-sum(model.target.hessian(z) for z in at) / len(at), model.prior)
+        matrix = -sum(model.target.hessian(z) for z in at) / len(at)
+        return convex(finite(model.target, at, matrix), model.prior)
     return probed_curvature(model.target, at, rng, PROBES)
 
 

@@ -6,7 +6,7 @@ from numbers import Integral
 
 import numpy as np
 
-from skvrem.vi.blackbox._model_density import parts
+from skvrem.vi.blackbox._model_density import find_bad, parts
 
 # Rows on which derivatives are compared with differences, and the relative error that
 # is more than what differences make.
@@ -158,7 +158,7 @@ def check_density(target, z, whole, products):
 
         for part in parts(target.rows):
             if bad(part):
-                _not_finite(target, name, f" in row {_find(bad, part)}")
+                _not_finite(target, name, f" in row {find_bad(bad, part)}")
     if target.model_has_prior:
         for name, shape in (("log_prior", ()), ("log_prior_gradient", z.shape)):
             if not np.isfinite(target.ask(name, shape, z)).all():
@@ -247,7 +247,7 @@ def _check_support(target, z, v, some):
         ):
             if others.size and bad(others):
                 raise ValueError(
-                    f"{what} parameter {_find(bad, others)} in row {row}, which its "
+                    f"{what} parameter {find_bad(bad, others)} in row {row}, which its "
                     "support leaves out."
                 )
 
@@ -267,7 +267,7 @@ def _compare(target, name, of, rows, found, expected, sure):
         return not np.abs(a - b).max() <= WRONG * scale + _slack(target)
 
     if differ(rows):
-        where = "" if rows is None else f", as in row {_find(differ, rows)}"
+        where = "" if rows is None else f", as in row {find_bad(differ, rows)}"
         raise ValueError(
             f"{name} of {type(target.model).__name__} is not the derivative of {of}: "
             f"they differ by more than {WRONG:.0%} from what differences of {of} "
@@ -291,11 +291,3 @@ def _not_finite(target, name, where=""):
 def _some(rows, n):
     """Return n of the rows, or a few less, from all over them."""
     return rows[:: -(-rows.size // n)]
-
-
-def _find(bad, numbers):
-    """Return the one for which `bad` is true, as it is for all of them."""
-    while numbers.size > 1:
-        half = numbers[: numbers.size // 2]
-        numbers = half if bad(half) else numbers[numbers.size // 2 :]
-    return int(numbers[0])

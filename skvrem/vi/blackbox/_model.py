@@ -41,6 +41,9 @@ LEAST_PRECISION, LEAST_SHARE = 0.1, 1e-10
 TYPICAL_ROWS = 5000
 # Steps in a row that may lead to where the log density is no number.
 MOST_FAILED = 100
+ELSEWHERE = (
+    "Let the model be finite there, or start elsewhere, by `initial` of the model."
+)
 # Of the relative precision that a step of a full covariance aims at.
 LEAST_RELATIVE = 0.05
 
@@ -82,6 +85,20 @@ def dense(matrix):
     return DensityCurvature(matrix.diagonal(), lambda V: V @ matrix, matrix)
 
 
+def finite(target, at, found):
+    """Return second derivatives at points (n, d), or raise where they are not finite.
+
+    Raises
+    ------
+    ValueError
+        With the method and the row that they come from.
+    """
+    if np.isfinite(found).all():
+        return found
+    where = target.not_finite_at(target.around(at), "A second derivative")
+    raise ValueError(f"{where}. {ELSEWHERE}")
+
+
 def convex(matrix, prior):
     """Return a curvature that with a prior's is positive definite."""
     P = np.diag(prior.precision_diagonal)
@@ -112,16 +129,16 @@ def probed_curvature(target, at, rng, n_probes):
         for row, v in zip(out, V, strict=True):
             for point in at:
                 row -= target.hessian_times(point, v) / len(at)
-        return out
+        return finite(target, at, out)
 
     if target.knows_diagonal or d <= n_probes:
         diagonal = sum(target.hessian_diagonal(z) for z in at) / -len(at)
-        return DensityCurvature(diagonal, times)
+        return DensityCurvature(finite(target, at, diagonal), times)
     signs = rng.choice([-1.0, 1.0], size=(n_probes, d))
     diagonal = np.zeros(d)
     for k, v in enumerate(signs):
         diagonal -= v * target.hessian_times(at[k % len(at)], v) / n_probes
-    return DensityCurvature(diagonal, times, probes=signs)
+    return DensityCurvature(finite(target, at, diagonal), times, probes=signs)
 
 
 def least_precision(known, diagonal):
@@ -184,6 +201,8 @@ class DrawnModel(GaussianModel):
         self.draws = draws
         self._metric, self._control = None, Control()
         self._n_failed = 0
+        #: Whether the next point that is looked at is the first of a run.
+        self.begins = True
         #: That of the last start.
         self.curvature = None
 
@@ -244,20 +263,31 @@ class DrawnModel(GaussianModel):
             even += 0.5 * (ahead + behind) / len(V)
             odd[s] = 0.5 * (ahead - behind)
         sums = self._sums(q, even, odd, objective)
-        parts = sums.objective, even, sums.curvature
-        if all(np.isfinite(part).all() for part in parts):
+        slopes = np.isfinite(even).all() and np.isfinite(sums.curvature).all()
+        if not slopes and self.begins:  # no step can be made
+            where = self.target.not_finite_at(
+                self._ends(q), "The gradient of the bound"
+            )
+            raise ValueError(f"{where}. {ELSEWHERE}")
+        self.begins = False
+        if slopes and np.isfinite(sums.objective):
             self._n_failed = 0
             return sums
         # Too far: whoever tries a step makes it shorter.
         self._n_failed += 1
         if self._n_failed > MOST_FAILED:
-            points = (mean + sign * v for v in V for sign in (1.0, -1.0))
             raise ValueError(
-                f"{self.target.not_finite_at(points)}. {self._n_failed} posteriors in "
-                "a row were tried that reach there: let the model be finite, or "
-                "start elsewhere, by `initial` of the model."
+                f"{self.target.not_finite_at(self._ends(q))}. {self._n_failed} "
+                f"posteriors in a row were tried that reach there. {ELSEWHERE}"
             )
         return sums._replace(objective=-np.inf)
+
+    def _ends(self, q):
+        """Yield the parameters at which q is looked at."""
+        mean = q.mean[:, 0]
+        for v in self.away(q):
+            yield mean + v
+            yield mean - v
 
     def _sums(self, q, even, odd, objective):
         """Return the averages over all draws of what their ends say."""

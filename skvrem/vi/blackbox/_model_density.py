@@ -103,8 +103,11 @@ class Target:
             prior = self.ask("log_prior", (), z)
         return float(each.sum()) + float(prior)
 
-    def not_finite_at(self, points):
-        """Say which method is not finite at the first of points where one is not."""
+    def not_finite_at(self, points, otherwise="The bound"):
+        """Say which method is not finite at the first of points where one is not.
+
+        Where there is none, that something `otherwise` is not.
+        """
         kind = type(self.model).__name__
         for z in points:
             shown = np.array2string(z[:10], precision=6)
@@ -120,9 +123,35 @@ class Target:
             if not np.isfinite(value := self.log_density(z)):
                 name = "log_prior" if self.model_has_prior else "the sum"
                 return f"{name} of {kind} is {value} at parameters {shown}"
-            if not np.isfinite(self.gradient(z)).all():
-                return f"gradient of {kind} is not finite at parameters {shown}"
-        return f"The bound of {kind} is not finite"
+            name, row = self._gradient_not_finite(z)
+            if name:
+                where = "" if row is None else f" for row {row}"
+                return f"{name} of {kind} is not finite{where} at parameters {shown}"
+        return f"{otherwise} of {kind} is not finite"
+
+    def _gradient_not_finite(self, z):
+        """Return which gradient is not, and the number of a row; None where all are."""
+
+        def bad(rows):
+            return not np.isfinite(self.mean("gradient", z, rows)).all()
+
+        for part in parts(self.rows):
+            if bad(part):
+                row = find_bad(bad, part)
+                # Rows may overflow together, and none by itself.
+                return "gradient", row if bad(np.array([row])) else None
+        if self.has_prior and not np.isfinite(self.prior_gradient(z)).all():
+            return "log_prior_gradient", None
+        return None, None
+
+    def around(self, points):
+        """Yield points, and those near them that differences are taken between."""
+        for z in points:
+            yield z
+            step = self.step * max(1.0, np.abs(z).max())
+            for axis in step * np.eye(z.size):
+                yield z + axis
+                yield z - axis
 
     def gradient(self, z, batch=None):
         """Return its gradient (d,), or what a batch of rows says of it."""
@@ -327,6 +356,14 @@ def as_numbers(name, model, *arguments):
 def for_rows(rows):
     """Say how many rows a method was asked for, if it was for rows."""
     return "" if rows is None else f" for {rows.size} rows, from row {int(rows[0])} on"
+
+
+def find_bad(bad, numbers):
+    """Return the one for which `bad` is true, as it is for all of them."""
+    while numbers.size > 1:
+        half = numbers[: numbers.size // 2]
+        numbers = half if bad(half) else numbers[numbers.size // 2 :]
+    return int(numbers[0])
 
 
 def _diagonal(times, d):
