@@ -26,7 +26,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 # Rows at a time: arrays of so many numbers.
-TILE = 200_000
+TILE = 300_000
 # Pairs of draws: enough for a few components; with a dozen, where rows of the fit are
 # few, densities are found a little too low.
 PAIRS = 32
@@ -69,13 +69,11 @@ class RowDensity(NamedTuple):
 
     def information(self, z, v):
         """Return eigenvalues (n, k) and vectors (n, k, k) of the information of z."""
-        n, k = z.shape
         by_mean, by_variance = (
-            (power @ (M[:, :, None] * M[:, None, :]).reshape(-1, k * k))
-            for power, M in ((1.0 / v, self.W), (1.0 / v**2, self.variance))
+            M.T @ (M / power[:, :, None])
+            for power, M in ((v, self.W), (v**2, self.variance))
         )
-        by_variance = by_variance.reshape(n, k, k) * z[:, :, None] * z[:, None, :]
-        total = by_mean.reshape(n, k, k) + 2.0 * by_variance
+        total = by_mean + 2.0 * by_variance * z[:, :, None] * z[:, None, :]
         values, vectors = np.linalg.eigh(total)
         # But for rounding they are not negative, before the identity is added.
         return np.maximum(values, 0.0) + 1.0, vectors
@@ -138,7 +136,7 @@ class RowDensity(NamedTuple):
         # The same draws serve all rows: what their second moments are off by is too.
         left, _, right = np.linalg.svd(draws, full_matrices=False)
         draws = np.sqrt(max(PAIRS, k)) * left @ right
-        out, tile = np.empty(len(rows)), max(1, TILE // max(d, k * k))
+        out, tile = np.empty(len(rows)), max(1, TILE // (d * k))
         for start in range(0, len(rows), tile):
             some = slice(start, start + tile)
             out[some] = self._log_densities(rows[some].astype(np.float64), draws)
