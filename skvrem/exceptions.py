@@ -49,7 +49,7 @@ class OneClassWarning(UserWarning):
 
 
 class PosteriorWarning(UserWarning):
-    """The Gaussian posterior of a model is far from the exact one."""
+    """The Gaussian posterior of a model is far from the exact one, or very wide."""
 
 
 class FractionalCountsWarning(UserWarning):

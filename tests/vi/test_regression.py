@@ -15,6 +15,7 @@ from sklearn.linear_model import BayesianRidge
 from sklearn.metrics import r2_score
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
+from skvrem.exceptions import PosteriorWarning
 from skvrem.vi import MinibatchSteps
 from skvrem.vi.gaussian._model_families import OverdispersedCounts
 from skvrem.vi.glm._counts import (
@@ -429,7 +430,7 @@ def test_learned_widths_are_those_of_weights_sparse_rows_and_blocks():
 def test_priors_of_counts_follow_their_features():
     X, y = counts()
     model = BayesianGLMRegressor("poisson", prior_scale="auto").fit(X, y)
-    np.testing.assert_allclose(model.prior_scale_, 2.5 / X.std(axis=0))
+    np.testing.assert_allclose(model.prior_scale_, 2.5 / units_of_counts(X))
     assert model.intercept_prior_mean_ == pytest.approx(np.log(y.mean()))
     units = np.array([1e3, 1e-2, 7.0])
     for width in "auto", "learn":
@@ -437,6 +438,66 @@ def test_priors_of_counts_follow_their_features():
         other = clone(model).fit(X * units, y)
         np.testing.assert_allclose(other.coef_ * units, model.coef_, rtol=1e-3)
     assert BayesianGLMRegressor("poisson").fit(X, 0.0 * y).converged_
+
+
+def units_of_counts(X):
+    away = np.abs(X - X.mean(axis=0)).max(axis=0)
+    return np.maximum(X.std(axis=0), away / 4.0)
+
+
+@pytest.mark.parametrize("family", ["poisson", "negative-binomial"])
+@pytest.mark.parametrize("layout", ["array", "sparse", "dask", "stream", "groups"])
+def test_a_rare_column_of_counts_has_a_prior_that_is_no_wider_than_others(
+    family, layout
+):
+    X, y = counts()
+    X[:, 2] = 0.0
+    X[[0, 7], 2] = [17.0, 1.0]
+    units = units_of_counts(X)
+    assert units[2] > 2.5 * X[:, 2].std()
+    model = BayesianGLMRegressor(family, prior_scale="auto")
+    if layout == "sparse":
+        model.fit(sp.csr_array(X), y)
+    elif layout == "dask":
+        dask = pytest.importorskip("dask.array")
+        model.fit(dask.from_array(X, chunks=30), dask.from_array(y, chunks=30))
+    elif layout == "stream":
+        for some in np.split(np.arange(120)[::-1], 4):
+            model.partial_fit(X[some], y[some])
+    elif layout == "groups":
+        model.fit(X, y, groups=np.arange(120) % 6)
+    else:
+        model.fit(X, y)
+    np.testing.assert_allclose(model.prior_scale_, 2.5 / units)
+    # Real numbers have no rates that a few rows could let be without bound.
+    of_numbers = BayesianGLMRegressor(prior_scale="auto").fit(X, y)
+    np.testing.assert_allclose(of_numbers.prior_scale_, 2.5 * y.std() / X.std(axis=0))
+
+
+@pytest.mark.parametrize("family", ["poisson", "negative-binomial"])
+def test_rates_of_which_too_little_is_known_are_warned_of(family):
+    X, y = counts()
+    model = BayesianGLMRegressor(family).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(X, return_std=True)
+    for far, least in ((60.0, 1e2), (1e5, 1e300)):
+        rows = np.concatenate([X, far * X[:3]])
+        with pytest.warns(PosteriorWarning, match="for [123] of 123 rows") as found:
+            mean, std = model.predict(rows, return_std=True)
+        assert len(found) == 1  # and none of numpy's
+        assert np.isfinite(mean).all() and np.isfinite(std).all()
+        assert std.max() > least
+        assert np.isfinite(model.predict_mean_interval(rows)).all()
+    np.testing.assert_array_equal(mean[:120], model.predict(X))
+
+
+def test_deviations_of_new_counts_are_those_of_draws():
+    X, y = counts()
+    model = BayesianGLMRegressor("negative-binomial").fit(X[:40], y[:40])
+    _, std = model.predict(X[40:44], return_std=True)
+    draws = model.sample_predictive(X[40:44], 200_000, random_state=0)
+    np.testing.assert_allclose(draws.std(axis=0), std, rtol=0.03)
 
 
 def test_given_priors_are_taken(rng):
@@ -770,7 +831,7 @@ def test_counts_of_more_columns_than_rows_are_foretold(family):
     y = rng.poisson(np.exp(1.0 + X @ rng.normal(scale=0.02, size=1100)))
     model = BayesianGLMRegressor(family, random_state=0, max_iter=60)
     model.fit(X[:200], y[:200])
-    width = model.prior_scale_ * X[:200].std(axis=0)
+    width = model.prior_scale_ * units_of_counts(X[:200])
     np.testing.assert_allclose(width, width[0])
     assert 0.005 < width[0] < 0.05
     assert model.score(X[200:], y[200:]) > -0.05

@@ -40,7 +40,7 @@ from skvrem.vi.gaussian._plan import (
     plan_fit,
     takes_sparse_rows,
 )
-from skvrem.vi.glm._input import REACH, ColumnUnits, warn_unseen
+from skvrem.vi.glm._input import ColumnUnits, warn_unseen
 from skvrem.vi.glm._posterior import PosteriorAnswers
 from skvrem.vi.glm._span import Span, in_coordinates
 from skvrem.vi.glm.groups._estimator import OF_GROUPS, ByGroup
@@ -166,8 +166,7 @@ class GaussianPosterior(
             varies = seen.reach > ROUNDING * np.abs(seen.mean)
             centre = np.where(varies, seen.mean, 0.0)
         if learned:
-            # By its deviation a rare one, as of a category, had next to no prior.
-            units = np.maximum(seen.deviation, seen.reach / REACH)
+            units = seen.units
             if data.n_features > FULL_RANK:
                 units = np.full(data.n_features, np.sqrt(np.mean(np.square(units))))
 

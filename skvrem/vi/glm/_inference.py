@@ -1,5 +1,6 @@
 """What a fitted regression says of the targets of rows."""
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,19 @@ from sklearn.utils.validation import (
 )
 
 from skvrem.data import lazily, of_dask, total_over_blocks
+from skvrem.exceptions import PosteriorWarning
 from skvrem.utils._columns import Given, MatrixLike, check_one_each
 from skvrem.utils._remote import refuse_dask
+from skvrem.utils._reports import outside
 from skvrem.utils._validation import check_magnitude
 from skvrem.vi.gaussian._answers import deviation, quantile, tail_of
 from skvrem.vi.glm._counts import count_quantile
+
+# Logarithm of the largest rate that is told from others, of 64 bits.
+MOST_LOG = 700.0
+# Standard deviation of the logarithm of a rate beyond which its mean, a hundred times
+# its median, says nothing; rates up to which that misleads nobody.
+WIDE_RATE, FEW_COUNTS = 3.0, 10.0
 
 
 def checked_offset(offset, n_rows):
@@ -60,6 +69,11 @@ def predict(
         For counts, the mean of the rate.
     std : ndarray of shape (n_samples,)
         If asked for: of what is not known and of the noise together.
+
+    Warns
+    -----
+    PosteriorWarning
+        If so little is known of the rates of counts that their means say nothing.
     """
     both = _means_and_deviations(self, X, return_std, offset=offset, groups=groups)
     return (both[:, 0], both[:, 1]) if return_std else both[:, 0]
@@ -76,11 +90,41 @@ def _means_and_deviations(estimator, X, deviations, *, offset=None, groups=None)
         variance = variance * deviation(df) ** 2
     else:
         a, v = _moments(estimator, X, offset, groups)
-        mean = np.exp(a + 0.5 * v)
-        variance = mean + mean**2 * np.expm1(v)
+        more = 0.0
         if estimator._of_fit.family == "negative-binomial":
-            variance += mean**2 * np.exp(v) / estimator.concentration_
+            more = 1.0 / estimator.concentration_
+        mean = _exp(a + 0.5 * v)
+        _warn_of_rates(estimator, mean, v)
+        wider = np.expm1(np.minimum(v, MOST_LOG)) + more * _exp(v)
+        with np.errstate(over="ignore"):
+            std = np.hypot(np.sqrt(mean), mean * np.sqrt(wider))
+        return np.column_stack([mean, np.minimum(std, np.exp(MOST_LOG))])
     return np.column_stack([mean, np.sqrt(variance)])
+
+
+def _exp(logarithms):
+    """Return exponentials, of logarithms that are too large the largest."""
+    return np.exp(np.minimum(logarithms, MOST_LOG))
+
+
+def _warn_of_rates(estimator, mean, variance):
+    """Warn of means that say nothing of rates, by the variances of their logarithms.
+
+    Of rates of a few counts at most, as where all counts were zero, they may say so.
+    """
+    far = (variance > WIDE_RATE**2) & (mean > FEW_COUNTS)
+    if far.any():
+        warnings.warn(
+            "The logarithm of the rate has a posterior standard deviation above "
+            f"{WIDE_RATE:g}, up to {np.sqrt(variance[far].max()):.3g}, for {far.sum()} "
+            f"of {far.size} rows of predict of {type(estimator).__name__}: the mean of "
+            "such a rate says nothing, as hardly likely coefficients make most of it. "
+            "Where columns go farther than in the fit, give np.log1p of those with "
+            "long tails, or limits to them; else a smaller prior_scale. The ends of "
+            "predict_mean_interval say what is known.",
+            PosteriorWarning,
+            stacklevel=outside(),
+        )
 
 
 @lazily
@@ -114,7 +158,7 @@ def predict_mean_interval(
     tail = tail_of(level)
     if self._of_fit.family == "gaussian":
         return _ends(*_of_numbers(self, X, offset, groups), tail)
-    return np.exp(_ends(*_moments(self, X, offset, groups), np.inf, tail))
+    return _exp(_ends(*_moments(self, X, offset, groups), np.inf, tail))
 
 
 @lazily

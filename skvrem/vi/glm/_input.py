@@ -91,8 +91,16 @@ class ColumnUnits(NamedTuple):
 
     @property
     def deviation(self):
-        """ColumnUnits of the columns; see `units_of`."""
+        """Standard deviations of the columns; see `units_of`."""
         return units_of(self.mean, self.moments.deviation)
+
+    @property
+    def units(self):
+        """In which a prior is as wide for all columns.
+
+        By its deviation a rare one, as of a category, had next to no prior.
+        """
+        return np.maximum(self.deviation, self.reach / REACH)
 
 
 def warn_unseen(estimator, data, prior_scale):
@@ -103,7 +111,7 @@ def warn_unseen(estimator, data, prior_scale):
     rows, _ = rows_of(data)
     some = as_source(rows[:: -(-data.n_units // LOOKED_AT)], None)
     found = ColumnUnits.of(some)
-    units = np.maximum(found.deviation, found.reach / REACH)
+    units = found.units
     most = units * prior_scale
     # A narrow prior of columns that vary is what was asked for; and many that vary by
     # little, as those of words, may move a logit together.

@@ -26,7 +26,6 @@ from skvrem.vi.gaussian._model_families import (
     PoissonCounts,
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
-from skvrem.vi.gaussian._width import units_of
 from skvrem.vi.glm import _inference
 from skvrem.vi.glm._counts import (
     ConcentrationModel,
@@ -42,7 +41,8 @@ from skvrem.vi.glm._evidence import (
     mean_variance,
     squares_of,
 )
-from skvrem.vi.glm._input import few_in_memory, open_blocks
+from skvrem.vi.glm._inference import MOST_LOG
+from skvrem.vi.glm._input import ColumnUnits, few_in_memory, open_blocks
 from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
 from skvrem.vi.glm.groups._model import GroupedModel
 from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
@@ -53,8 +53,6 @@ COUNTS = "poisson", "negative-binomial"
 WIDE = 2.5
 # Median of the prior of the population's scales, in the same unit.
 SOME = 0.5
-# Logarithm of the largest rate that is told from others, of 64 bits.
-MOST_LOG = 700.0
 
 
 def _targets_of_block(estimator, columns):
@@ -66,6 +64,15 @@ def _targets_of_block(estimator, columns):
     elif offset is not None and estimator.family in COUNTS:
         y = np.empty((0, 2))
     return columns._replace(targets=np.asarray(y, np.float64), offset=None)
+
+
+def _with_column(moments, mean, variance):
+    """Return moments of columns with those of another, the last."""
+    return ColumnMoments(
+        moments.weight,
+        np.append(moments.mean, mean),
+        np.append(moments.square, moments.weight * variance),
+    )
 
 
 class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
@@ -84,7 +91,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Standard deviation of the prior of the coefficients, whose mean is zero, or one
         for each feature, of shape (n_features,). "auto" follows the units: 2.5 standard
         deviations of the targets, or 2.5 in the logarithm of the mean of counts, for a
-        standard deviation of the feature; both are those of the rows, in a stream of
+        standard deviation of the feature, of counts for no less than a quarter of how
+        far it goes from its mean: these are those of the rows, in a stream of
         all so far (see `partial_fit`). "learn" has, in the place of 2.5, the width of
         the largest evidence (of counts, the highest bound), under a log-normal prior of
         its own (median 1, spread 1), and a standard deviation more. Of counts with more
@@ -419,26 +427,27 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
     def _moments(self, data, targets):
-        features = column_moments(data).weighted
         if self.family == "gaussian":
-            mean, variance = mean_variance(data, targets)
-        else:  # their rate, which does not vary
-            rate = np.clip(log_rate_of(data, targets), -MOST_LOG, MOST_LOG)
-            mean, variance = np.exp(rate), 0.0
-        return ColumnMoments(
-            features.weight,
-            np.append(features.mean, mean),
-            np.append(features.square, features.weight * variance),
-        )
+            features = column_moments(data).weighted
+            return _with_column(features, *mean_variance(data, targets))
+        # With their rate, which does not vary.
+        rate = np.exp(np.clip(log_rate_of(data, targets), -MOST_LOG, MOST_LOG))
+        moments, ends = ColumnUnits.of(data)
+        ends = np.column_stack([ends, [-rate, rate]])
+        return ColumnUnits(_with_column(moments, rate, 0.0), ends)
 
     def _units(self, data, targets, seen=None):
-        """Return the targets' mean and deviation, and those of the features."""
+        """Return the targets' mean and deviation, and the means and units of features.
+
+        Of counts these are wide enough for rare columns: predictors of the few rows
+        there, whose exponentials they are told by, had any mean else.
+        """
         seen = self._moments(data, targets) if seen is None else seen
-        units = np.where(seen.deviation > 0.0, seen.deviation, 1.0)
-        about, unit = seen.mean[-1], units[-1]
-        if self.family != "gaussian":
-            about, unit = np.log(about), 1.0
-            units = units_of(seen.mean, seen.deviation)
+        if self.family == "gaussian":
+            about, unit = seen.mean[-1], seen.deviation[-1] or 1.0
+            units = np.where(seen.deviation > 0.0, seen.deviation, 1.0)
+        else:
+            about, unit, units = np.log(seen.mean[-1]), 1.0, seen.units
         return about, unit, seen.mean[:-1], units[:-1]
 
     def _prior_of(self, data, targets, learned=False, seen=None):
