@@ -672,7 +672,7 @@ def test_history_and_lines(capsys):
 def test_pareto_k_from_one_match_after_the_other(params, nu):
     X, y, _ = season(nu=nu, home=0.4)
     model = BradleyTerry(**params).fit(X, y)
-    q, sd = model.posterior_, np.full(8 + model._offset, model.prior_scale_)
+    q, sd = model._given_prior, np.full(8 + model._offset, model.prior_scale_)
     sd[: model._offset] = 1.0
     draws = q.sample(1000, np.random.default_rng(0))
     log_p = -0.5 * np.square(draws / sd).sum(axis=1) - np.log(sd).sum()

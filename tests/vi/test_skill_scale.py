@@ -13,9 +13,9 @@ from skvrem.vi.bradley_terry import _stream
 from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.bradley_terry._input import aggregate
 from skvrem.vi.bradley_terry._model import SkillModel
-from skvrem.vi.bradley_terry._scale import of_scale, with_unknown_scale
-from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
-from skvrem.vi.gaussian._width import most_likely_width
+from skvrem.vi.bradley_terry._scale import of_scale
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
+from skvrem.vi.gaussian._width import most_likely_width, with_unknown_width
 from tests.vi.test_bradley_terry import season
 
 
@@ -83,12 +83,19 @@ def test_means_move_with_the_scale_as_they_do_where_matches_are_a_gaussian():
 
     q = posterior(0.3)
     v = (posterior(0.3 + 1e-5).mean - posterior(0.3 - 1e-5).mean) / 2e-5
-    wider = with_unknown_scale(q, np.exp(0.3), 1, 4.0)
+    scale = np.append(np.inf, np.full(4, np.exp(0.3)))
+    wider = with_unknown_width(q, scale, 4.0)
     np.testing.assert_array_equal(wider.mean, q.mean)
     expected = q.covariance() + np.outer(v, v) / 4.0
     np.testing.assert_allclose(wider.covariance(), expected, rtol=1e-8)
     independent = MeanField(q.mean, q.scale)
-    assert with_unknown_scale(independent, 1.0, 1, 4.0) is independent
+    assert with_unknown_width(independent, scale, 4.0) is independent
+    # A low rank has one more.
+    size, axes = np.linalg.eigh(q.covariance())
+    factor = axes * np.sqrt(size - 0.5 * size[0])
+    low = LowRank(q.mean, np.full(5, 0.5 * size[0]), factor)
+    found = with_unknown_width(low, scale, 4.0)
+    np.testing.assert_allclose(found.covariance(), expected, rtol=1e-8)
 
 
 def test_low_rank_has_the_scale_of_independent_skills():

@@ -84,8 +84,9 @@ def test_it_is_that_of_a_full_rank(intercept, rng):
     of_full = full.sample_posterior(2000, random_state=0)
     expected = (of_full["coef"] @ new.T + of_full["intercept"][:, None]).std(axis=0)
     np.testing.assert_allclose(found, expected, rtol=0.1)
-    Z = model.posterior_.sample(200, 0)
-    assert np.ptp(model._log_joint(Z) - model.posterior_.logpdf(Z)) < 1e-4
+    given_width = model._given_prior
+    Z = given_width.sample(200, 0)
+    assert np.ptp(model._log_joint(Z) - given_width.logpdf(Z)) < 1e-4
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(
         again.predict_interval(new), model.predict_interval(new)
@@ -141,7 +142,7 @@ def test_there_is_no_matrix_of_all_columns(rng):
 def test_what_is_asked_for_is_had(given, rng):
     X, y = wide(rng)
     model = BayesianGLMRegressor(**given, tol=0.1, random_state=0).fit(X, y)
-    factor = getattr(model.posterior_, "factor", np.zeros((0, 0)))
+    factor = getattr(model._given_prior, "factor", np.zeros((0, 0)))
     assert factor.shape[1] == (10 if "lowrank" in given.values() else 0)
     if factor.size:
         assert (model.posterior_.sign > 0.0).all()

@@ -29,7 +29,7 @@ from skvrem.vi.bradley_terry._input import (
 )
 from skvrem.vi.bradley_terry._model import SkillModel
 from skvrem.vi.bradley_terry._model_stream import Played
-from skvrem.vi.bradley_terry._scale import learned_scale, of_scale, with_unknown_scale
+from skvrem.vi.bradley_terry._scale import learned_scale, of_scale
 from skvrem.vi.bradley_terry._stream import KeptMatches
 from skvrem.vi.diagnostics._arviz import ArviZMixin
 from skvrem.vi.diagnostics._pareto import ParetoMixin
@@ -39,6 +39,7 @@ from skvrem.vi.gaussian._guards import (
     whole_fit,
 )
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
+from skvrem.vi.gaussian._width import with_unknown_width
 
 # posterior="auto" keeps the whole covariance of so many parameters.
 MOST_FULL = 1000
@@ -142,8 +143,8 @@ class BradleyTerry(
         The same bound, in nats, priors included; of a stream that of its last batch,
         given what came before.
     pareto_k_ : float
-        Below 0.7 the posterior is near the exact one, given the tie parameter; computed
-        when asked for, from the matches of the last fit.
+        Below 0.7 the posterior is near the exact one, both given the tie parameter and
+        `prior_scale_`; computed when asked for, from the matches of the last fit.
     n_iter_ : int
         Steps of the last fit.
     converged_ : bool
@@ -355,10 +356,12 @@ class BradleyTerry(
         def of_all(point):
             if played is not None:
                 return played.all_from(point)
-            if len(known) < 2:
+            if len(known) < 2 or kind != "fullrank":  # that of others is rough
                 return point
-            about = scale, offset, known[1]
-            return point._replace(posterior=with_unknown_scale(point.posterior, *about))
+            # The advantage of being at home keeps its prior.
+            scales = np.append(np.full(offset, np.inf), np.full(items.size, scale))
+            whole = with_unknown_width(point.posterior, scales, known[1])
+            return point._replace(posterior=whole)
 
         def describe(point, objective):
             return {
@@ -536,6 +539,14 @@ class BradleyTerry(
     def _n_looked_at(self):
         """See `ParetoMixin`."""
         return len(self._rows[0].first)
+
+    @property
+    def _given_prior(self):
+        """See `ParetoMixin`. Of matches beside a posterior of others it is known."""
+        known = vars(self).get("_of_scale", ())
+        if "_rows" not in vars(self) or len(known) < 2:
+            return self.posterior_
+        return self._rows[2][1].posterior
 
     def _log_joint(self, draws):
         """See `ParetoMixin`. The tie parameter is known."""

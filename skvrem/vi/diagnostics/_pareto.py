@@ -153,6 +153,14 @@ class ParetoMixin:
     asked for, ``_pareto_k`` keeps the answer: pickles have it, the next fit drops it.
     """
 
+    @property
+    def _given_prior(self):
+        """The posterior given the prior that `_log_joint` has.
+
+        Another than ``posterior_`` where this has what is not known of the prior.
+        """
+        return self.posterior_
+
     def _remember_parameters(self):
         vars(self).pop("_pareto_k", None)  # of the fit before
         super()._remember_parameters()
@@ -182,7 +190,7 @@ class ParetoMixin:
                     f"pareto_k_ of {type(self).__name__} needs the rows of the fit, "
                     "which are not in its pickle: ask for it before, or fit again."
                 )
-            rng, q = np.random.default_rng(0), self.posterior_
+            rng, q = np.random.default_rng(0), self._given_prior
             n_rows = max(1, self._n_looked_at())
             n_draws = int(np.clip(LOOKS // n_rows, *PARETO_DRAWS))
             weights = np.empty(0)
@@ -204,7 +212,7 @@ class ParetoMixin:
 
     def _corrected(self, n_samples, rng):
         """Return draws that are resampled by their smoothed weights."""
-        q = self.posterior_
+        q = self._given_prior
         draws = q.sample(max(CORRECTED * n_samples, MOST_DRAWS // 4), rng)
         weights = smoothed_weights(self._log_joint(draws) - q.logpdf(draws))
         # Evenly, so that a draw comes as often as its weight says, but for one.

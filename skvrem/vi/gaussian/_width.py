@@ -2,12 +2,14 @@
 
 Its width, in units, has a prior of its own: a log-normal one of median one and spread
 one. Where there is nothing to find a prior does not shrink to nothing, and where all
-can be told apart it does not widen without end.
+can be told apart it does not widen without end. What rows leave open of it is in the
+posterior: see `with_unknown_width`.
 """
 
 import numpy as np
 
 from skvrem import schedules, solvers
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
 
 # Steps of the posterior of a width, at most, and what they leave to gain: in all, or of
 # each of many coefficients, whose squares tell the width so much the better. A width is
@@ -78,12 +80,86 @@ def most_likely_width(slope, at=0.0, curvature=None):
 
 
 def deviation_of_mode(curvature):
-    """Return the standard deviation of a logarithm of a width, one without rows.
-
-    By so much is a prior wider than the most likely one: what is not known of its width
-    would else make intervals of few coefficients too short.
-    """
+    """Return the standard deviation of a logarithm of a width, one without rows."""
     return 1.0 / np.sqrt(max(curvature, 1.0))
+
+
+def curvature_about(slope, log_width, curvature):
+    """Return the curvature of minus the log density of a width, for what is not known.
+
+    By a secant as long as one deviation: the last ones to the peak may be so short that
+    what slopes err by turns them.
+
+    Parameters
+    ----------
+    slope, log_width, curvature
+        As `most_likely_width` takes and returns them.
+    """
+    away = deviation_of_mode(curvature)
+    return max((log_width - slope(log_width + away)) / away + 1.0, 1.0)
+
+
+def width_taken(log_width, curvature):
+    r"""Return the width that is taken where the most likely one is another.
+
+    The mean of a log-normal number is wider than its peak by half the variance of the
+    logarithm, one over the curvature c there. The share of it that rows tell of, all
+    but the 1 in c of the width's own prior, is added: :math:`(c - 1) / (2 c^2)`.
+    Without rows it is the median of that prior.
+
+    Parameters
+    ----------
+    log_width, curvature : float
+        As `most_likely_width` returns them.
+    """
+    c = max(curvature, 1.0)
+    return float(np.exp(log_width + 0.5 * (c - 1.0) / c**2))
+
+
+def _pull_of_width(q, scale, curvature):
+    """Return what means are pulled by, for one deviation of the log width, (d,)."""
+    return 2.0 * deviation_of_mode(curvature) * q.mean / np.square(scale)
+
+
+def shift_by_width(q, scale, curvature):
+    r"""Return how far means move with one standard deviation of the log width, (d,).
+
+    Parameters
+    ----------
+    q : FullRank, MeanField or LowRank
+        Given the width.
+    scale : ndarray of shape (d,)
+        Of the prior about zero; infinity where the width does not bear on it.
+    curvature : float
+        That of the logarithm of the width.
+    """
+    return q.covariance_times(_pull_of_width(q, scale, curvature)[None])[0]
+
+
+def with_unknown_width(q, scale, curvature):
+    r"""Return a posterior with what is not known of the width of its prior.
+
+    Given the width w it says too much: means move with it by
+    :math:`v = d\mu / d\log w = 2 \Sigma P_0 \mu`, and :math:`\log w` has the variance
+    1 / c. So :math:`v v^T / c` is added to the covariance, which is next to nothing
+    where many coefficients tell of the width.
+
+    Parameters
+    ----------
+    q : FullRank, MeanField or LowRank
+        Given the width. A MeanField stays as it is.
+    scale, curvature : ndarray of shape (d,), float
+        As of `shift_by_width`.
+    """
+    if isinstance(q, FullRank):
+        # In axes where the covariance is round: no digits of its narrow ones are lost.
+        white = _pull_of_width(q, scale, curvature) @ q.factor
+        root = np.linalg.cholesky(np.eye(white.size) + np.outer(white, white))
+        return FullRank(q.mean, q.factor @ root)
+    if isinstance(q, LowRank):
+        factor = np.column_stack([q.factor, shift_by_width(q, scale, curvature)])
+        return LowRank(q.mean, q.diagonal, factor, np.append(q.sign, 1.0))
+    return q
 
 
 def units_of(mean, deviation):

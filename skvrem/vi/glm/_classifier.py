@@ -57,11 +57,13 @@ class BayesianLogisticRegression(
         Standard deviation of the prior of the coefficients, whose mean is zero. It does
         not cover the intercept. "learn" follows the units of the features, and has for
         standardised ones the scale of the highest bound, under a log-normal prior of
-        its own (median 1, spread 1), and a standard deviation more. Of more than 1,000
+        its own (median 1, spread 1): the mean of it, as far as rows tell; what they do
+        not is in the posterior, but of "meanfield". Of more than 1,000
         features it is one scale for all, and of more than 1,000 coefficients some of
         the rows tell it. A stream learns it again as it grows, as long as it keeps all
-        rows (see `partial_fit`). With groups it is of what they have in common, and 1
-        in a stream. A number is for features on one scale.
+        rows (see `partial_fit`). With groups it is of what they have in common, a
+        standard deviation wider in place of that, and 1 in a stream. A number is for
+        features on one scale.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float or "auto", default="auto"
@@ -134,9 +136,11 @@ class BayesianLogisticRegression(
     intercept_, intercept_std_ : ndarray of shape (1,) or (n_classes,)
     posterior_ : MeanField, FullRank or LowRank
         Over the coefficients and intercept of each class, one after the other:
-        ``mean``, ``scale``, ``covariance()``, ``sample``, ``logpdf``.
+        ``mean``, ``scale``, ``covariance()``, ``sample``, ``logpdf``. With what is not
+        known of a `prior_scale` that is learned.
     elbo_, elbo_error_ : float
-        Evidence lower bound in nats, and what quadrature errs by in it, about: near
+        Evidence lower bound in nats, given `prior_scale_`, by the posterior that takes
+        this for known, and what quadrature errs by in it, about: near
         `tol`, but where that would take too long; then as some rows tell. A stream has
         none, and NaN is not known: of minibatches, and of hundreds of classes.
     objective_ : float
@@ -146,7 +150,8 @@ class BayesianLogisticRegression(
         passes, seconds, objective (the bound), step_size, temperature and
         predicted_gain by epoch, and gradient_variance for solvers by minibatches.
     pareto_k_ : float
-        Below 0.7 the posterior is near the exact one; computed when asked for.
+        Below 0.7 the posterior is near the exact one, both given `prior_scale_`;
+        computed when asked for.
     converged_ : bool
     n_iter_ : int
     prior_scale_, intercept_prior_scale_ : ndarray of shape (n_features,), float

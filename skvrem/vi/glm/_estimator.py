@@ -40,6 +40,7 @@ from skvrem.vi.gaussian._plan import (
     plan_fit,
     takes_sparse_rows,
 )
+from skvrem.vi.gaussian._width import with_unknown_width
 from skvrem.vi.glm._input import ColumnUnits, warn_unseen
 from skvrem.vi.glm._posterior import PosteriorAnswers
 from skvrem.vi.glm._span import Span, in_coordinates
@@ -107,7 +108,8 @@ class GaussianPosterior(
 
         As long as no rows have been opened.
         """
-        posterior = vars(self).get("posterior_") if go_on or self.warm_start else None
+        before = (go_on or self.warm_start) and "posterior_" in vars(self)
+        posterior = self._given_prior if before else None
         return posterior, None if posterior is None else self._meaning(self._of_fit)
 
     def _start_from(self, known, go_on):
@@ -362,7 +364,7 @@ class GaussianPosterior(
             _rows=(data, targets, prior),
         )
         if learned:
-            about = self.posterior_, prior, k, intercept
+            about = self._given_prior, prior, k, intercept
             self._width = self._width.rested(*about)
         vars(self).pop("_memory", None)
         if stream:
@@ -469,13 +471,26 @@ class GaussianPosterior(
         return prior.mean.reshape(model.k, -1).T.copy()
 
     def _attributes(self, posterior, k, dtype):
-        """Return the fitted attributes of a posterior of k predictors."""
-        found = {"posterior_": posterior}
-        for name, part in (("", posterior.mean), ("_std", posterior.scale)):
+        """Return the fitted attributes of a posterior, given its prior."""
+        whole = self._with_unknown_width(posterior, k)
+        found = {"posterior_": whole, "_posterior_given_prior": posterior}
+        for name, part in (("", whole.mean), ("_std", whole.scale)):
             coef, intercept = self._columns(part, k, self)
             found[f"coef{name}_"] = np.ascontiguousarray(coef, dtype)
             found[f"intercept{name}_"] = intercept.astype(dtype)
         return found
+
+    def _with_unknown_width(self, posterior, k):
+        """Return a posterior with what is not known of a width that is learned."""
+        if self._width is None or not among(self.prior_scale, ("learn",)):
+            return posterior
+        scales = self._scales_by_width(posterior.n_dim, k)
+        return with_unknown_width(posterior, scales, self._width.curvature)
+
+    def _scales_by_width(self, n_dim, k):
+        """Return scales of the prior of all k predictors, infinity of intercepts."""
+        scale = self.prior_scale_
+        return np.tile(np.append(scale, np.full(n_dim // k - scale.size, np.inf)), k)
 
     def _columns(self, vectors, k, given):
         """Return numbers (..., D) by feature (..., k, d), and intercepts or zeros."""

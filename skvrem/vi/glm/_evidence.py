@@ -30,7 +30,6 @@ from skvrem.utils._tiles import DenseTile, tiles
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import GaussianNoise
 from skvrem.vi.gaussian._model_posterior import FullRank
-from skvrem.vi.gaussian._width import deviation_of_mode
 
 # Where pickles of streams look for what these know of the width of a prior.
 from skvrem.vi.glm.streams._width import Width as Width
@@ -188,7 +187,7 @@ class Evidence:
         return float(max(left / variance + used, LEAST_DF))
 
     def width(self, unit, variance=None):
-        """Return how many times as wide a prior is most likely.
+        """Return how wide a prior is most likely, and what is known of that.
 
         Its width in units has a prior of its own, a log-normal one of median one and
         spread one: where there is nothing to find it does not shrink to nothing.
@@ -199,6 +198,11 @@ class Evidence:
             Width of the prior as it is.
         variance : float, default=None
             Of a noise that is known.
+
+        Returns
+        -------
+        log_width, curvature : float
+            The logarithm of the width, and the curvature of minus its log density.
         """
 
         def near(log_width):
@@ -222,7 +226,7 @@ class Evidence:
         if slope(low) < 0.0 < slope(high):
             best = brentq(slope, low, high)
         curvature = (slope(best + STEP) - slope(best - STEP)) / (2.0 * STEP)
-        return float(np.exp(best + deviation_of_mode(curvature))) / unit
+        return float(best), max(float(curvature), 1.0)
 
 
 def log_variance(df):
@@ -245,14 +249,18 @@ class LearntNoise:
     Parameters
     ----------
     posterior : MeanField, FullRank or LowRank
-        Of p coefficients.
+        Of p coefficients, given the width of the prior.
     prior : MeanField
     df : float
         Degrees of freedom of the noise.
+    by_width : ndarray of shape (p,), default=0.0
+        How far means move with one deviation of a width that is not known, which no
+        noise changes; see `shift_by_width`.
     """
 
-    def __init__(self, posterior, prior, df):
+    def __init__(self, posterior, prior, df, by_width=0.0):
         self.posterior, self.prior, self.df = posterior, prior, df
+        self.by_width = by_width
         away = (posterior.mean - prior.mean) / prior.variance
         #: Derivative of the mean.
         self.shift = -posterior.covariance_times(away[None])[0]
@@ -283,37 +291,44 @@ class LearntNoise:
     def of_coefficients(self):
         """Return the squared scales (p,) of Student's t, and degrees of freedom."""
         moved = self._moving()[1]
-        return self._spread(self.posterior.variance, moved, self.shift)
+        by_width = np.square(self.by_width)
+        return self._spread(self.posterior.variance, moved, self.shift, by_width)
 
     def of_rows(self, intercept):
         """Return a function that has the same of the predictors of a batch.
 
-        It takes their variances (m,) given the noise, the variance of a noise on top of
-        them, or zero, and the batch.
+        It takes their variances (m,) given the noise, with what is not known of the
+        width, the variance of a noise on top of them, or zero, and the batch.
         """
         parts, _ = self._moving()
+        along = np.stack([self.shift, np.broadcast_to(self.by_width, self.shift.shape)])
 
         def spread(variance, noise, batch):
-            moved, shift = [], []
+            moved, shifts = [], []
             for tile, _ in tiles(batch, batch.start, batch.stop, intercept):
                 if not tile.sparse:  # of single precision no digit may be left
                     tile = DenseTile(tile.x.astype(np.float64, copy=False), intercept)
-                shift.append(tile.times(self.shift[:, None])[:, 0])
+                shifts.append(tile.times(along.T))
                 if len(parts) == 1:
                     moved.append(tile.quadratic(parts[0]))
                     continue
                 own, U, C = parts
                 moved.append(tile.squared().times(own[:, None])[:, 0])
                 moved[-1] = moved[-1] + _quadratic(tile.times(U), C)
-            return self._spread(variance, *map(np.concatenate, (moved, shift)), noise)
+            shift, by_width = np.concatenate(shifts).T
+            by_width = np.minimum(np.square(by_width), variance)
+            about = np.concatenate(moved), shift, by_width, noise
+            return self._spread(variance - by_width, *about)
 
         return spread
 
-    def _spread(self, variance, moved, shift, noise=0.0):
+    def _spread(self, variance, moved, shift, by_width, noise=0.0):
         moved = np.clip(moved, 0.0, variance)
         of_mean = np.minimum(np.square(shift) * log_variance(self.df), moved)
         whole = variance + noise
         share = (moved + noise) / np.maximum(whole, np.finfo(float).tiny)
+        # A width has tails as well: what it adds leaves the degrees of freedom.
+        whole = whole + by_width
         return whole + of_mean, freedom_of(np.square(share) * log_variance(self.df))
 
     def draws(self, n_samples, rng):
@@ -340,6 +355,7 @@ class LearntNoise:
             own *= np.sqrt(_share_at(times, variance / self.prior.variance))
         expected = np.log(0.5 * self.df) - psi(0.5 * self.df)
         mean = q.mean + (np.log(times) - expected) * self.shift
+        mean = mean + rng.standard_normal((n_samples, 1)) * self.by_width
         return mean + scale * own, times
 
 

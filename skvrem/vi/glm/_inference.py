@@ -339,7 +339,8 @@ def _ends(mean, variance, df, tail):
 
 def _of_numbers(estimator, X, offset, groups, noisy=False):
     """Return means, squared scales and degrees of freedom of rows, or new targets."""
-    learnt, noise = estimator._learnt_noise(estimator.posterior_), 0.0
+    about = estimator.posterior_, estimator._given_prior
+    learnt, noise = estimator._learnt_noise(*about), 0.0
     if noisy:
         noise = estimator._noise
     if learnt is not None:

@@ -48,9 +48,17 @@ class PosteriorAnswers(ParetoMixin, ArviZMixin):
     and ``_columns(vectors, k, given)``, numbers by feature and those of intercepts.
     """
 
-    def _scale_and_df(self, posterior):
-        """Return what scales coefficients, and degrees of freedom of Student's t."""
-        return posterior.scale, np.inf  # a normal's, as of a known dispersion
+    @property
+    def _given_prior(self):
+        """See `ParetoMixin`; older pickles and fits with groups have but one."""
+        return vars(self).get("_posterior_given_prior", self.posterior_)
+
+    def _scale_and_df(self, whole, given_prior):
+        """Return what scales coefficients, and degrees of freedom of Student's t.
+
+        Of a posterior, and the same given its prior.
+        """
+        return whole.scale, np.inf  # a normal's, as of a known dispersion
 
     def _sample(self, n_samples, rng):
         """Return draws (n_samples, D), and factors of the dispersion (n_samples, 1)."""
@@ -243,7 +251,7 @@ class PosteriorAnswers(ParetoMixin, ArviZMixin):
         rows = np.asarray(data.rows, np.float64)
         if given.fit_intercept:
             rows = np.column_stack([rows, np.ones(len(rows))])
-        q, k = self.posterior_, self._n_predictors
+        q, k = self._given_prior, self._n_predictors
         moments = (part.reshape(k, -1).T for part in (q.mean, q.scale))
         rng = as_generator(random_state)
         data = self._family(given), rows, targets, data.weight
@@ -268,7 +276,7 @@ class PosteriorAnswers(ParetoMixin, ArviZMixin):
         q, names, columns = self.posterior_, self._names(), {}
         if self._of_fit.fit_intercept:
             names.append("intercept")
-        scale, df = self._scale_and_df(q)
+        scale, df = self._scale_and_df(q, self._given_prior)
         moments = (part.reshape(-1, len(names)) for part in (q.mean, scale))
         for label, mean, scale in zip(self._labels(), *moments, strict=True):
             columns |= interval_columns(mean, scale, label, df)

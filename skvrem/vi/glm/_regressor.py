@@ -26,6 +26,7 @@ from skvrem.vi.gaussian._model_families import (
     PoissonCounts,
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._width import shift_by_width
 from skvrem.vi.glm import _inference
 from skvrem.vi.glm._counts import (
     ConcentrationModel,
@@ -47,6 +48,7 @@ from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
 from skvrem.vi.glm.groups._model import GroupedModel
 from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
 from skvrem.vi.glm.streams._gram import MOST_IN_GRAM, Gram
+from skvrem.vi.glm.streams._width import Width
 
 COUNTS = "poisson", "negative-binomial"
 # Prior standard deviations of standardised coefficients, in those of the targets.
@@ -95,7 +97,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         far it goes from its mean: these are those of the rows, in a stream of
         all so far (see `partial_fit`). "learn" has, in the place of 2.5, the width of
         the largest evidence (of counts, the highest bound), under a log-normal prior of
-        its own (median 1, spread 1), and a standard deviation more. Of counts with more
+        its own (median 1, spread 1): the mean of it, as far as rows tell; what they do
+        not is in the posterior, but of "meanfield". Of counts with more
         than 1,000 coefficients some of the rows tell it. A stream learns it again as it
         grows, as long as it keeps all rows or their sums (see `partial_fit`); in others
         of "gaussian", and with groups, it is "auto".
@@ -178,8 +181,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     intercept_prior_mean_, intercept_prior_scale_ : float
         With an intercept, of its prior.
     posterior_ : MeanField, FullRank or LowRank
-        Over coefficients and intercept, given the noise. The exact one of fewer rows
-        than coefficients, beyond 1,000 of these, is a LowRank whose ``sign`` is -1.
+        Over coefficients and intercept, given the noise, with what is not known of a
+        learned width of the prior; ``elbo_`` and ``pareto_k_`` are given that width.
+        The exact one of fewer rows than coefficients, beyond 1,000 of these, is a
+        LowRank whose ``sign`` is -1, but for one column of that width.
     elbo_, elbo_error_, objective_, history_, pareto_k_ : float, dict
     converged_, n_iter_ : bool, int
         As of :class:`BayesianLogisticRegression`.
@@ -573,8 +578,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
                 precision = precision[:-1, :-1]
                 of_features = sums.without_intercept()
             known = None if learned else float(scale) ** 2
-            times = Evidence(of_features, precision).width(WIDE, known)
-            prior = prior_of(times * WIDE)
+            evidence = Evidence(of_features, precision)
+            self._width = Width.of(*evidence.width(WIDE, known), data.n_units)
+            prior = prior_of(self._width.value)
         if learned:
             evidence = Evidence(sums, of_own(prior).precision)
             variance = evidence.noise()
@@ -608,7 +614,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def _attributes(self, posterior, k, dtype):
         fitted = super()._attributes(posterior, k, dtype)
-        scale, df = self._scale_and_df(posterior)
+        scale, df = self._scale_and_df(fitted["posterior_"], posterior)
         coef, intercept = self._columns(deviation(df) * scale, k, self)
         fitted |= {"coef_std_": coef, "intercept_std_": intercept}
         for name in ("coef_", "coef_std_"):
@@ -625,25 +631,29 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return np.inf  # what is not known of the noise is in the covariances
         return vars(self).get("noise_df_", np.inf)
 
-    def _learnt_noise(self, posterior):
+    def _learnt_noise(self, whole, given_prior):
         """Return the `LearntNoise` of a posterior, None where the noise is known."""
         if not np.isfinite(self._df):
             return None
         scale, mean = self.prior_scale_, np.zeros(self.prior_scale_.size)
-        if posterior.n_dim > scale.size:
+        if given_prior.n_dim > scale.size:
             scale = np.append(scale, self.intercept_prior_scale_)
             mean = np.append(mean, self.intercept_prior_mean_)
-        return LearntNoise(posterior, MeanField(mean, scale), self._df)
+        shift = 0.0
+        if whole != given_prior:
+            scales = self._scales_by_width(scale.size, 1)
+            shift = shift_by_width(given_prior, scales, self._width.curvature)
+        return LearntNoise(given_prior, MeanField(mean, scale), self._df, shift)
 
-    def _scale_and_df(self, posterior):
-        noise = self._learnt_noise(posterior)
+    def _scale_and_df(self, whole, given_prior):
+        noise = self._learnt_noise(whole, given_prior)
         if noise is None:
-            return super()._scale_and_df(posterior)
+            return super()._scale_and_df(whole, given_prior)
         variance, df = noise.of_coefficients()
         return np.sqrt(variance), df
 
     def _sample(self, n_samples, rng):
-        noise = self._learnt_noise(self.posterior_)
+        noise = self._learnt_noise(self.posterior_, self._given_prior)
         if noise is None:
             return super()._sample(n_samples, rng)
         return noise.draws(n_samples, rng)

@@ -52,7 +52,16 @@ from skvrem.vi.glm.groups._model_rows import Design, GroupBlocks, GroupRows
 # Standard deviation of the logarithms of the population's scales, in the prior.
 SPREAD = 1.0
 # Attributes of fits without groups, and of fits with them.
-OF_OTHERS = "elbo_", "elbo_error_", "noise_df_", "_memory", "_rows", "_pareto_k"
+OF_OTHERS = (
+    "elbo_",
+    "elbo_error_",
+    "noise_df_",
+    "_memory",
+    "_rows",
+    "_pareto_k",
+    "_width",
+    "_posterior_given_prior",
+)
 OF_GROUPS = (
     "groups_",
     "n_group_samples_",
@@ -257,6 +266,8 @@ class ByGroup:
             near, point, passes = self._found_on_some(*given)
         if learn is not None:
             width, curvature, point, more = learn(model, point=point, **near)
+            # What is not known of the width is in no covariance here: without it
+            # intervals of few coefficients would be too short.
             wider = np.exp(deviation_of_mode(curvature))
             prior, passes = prior_of(width * wider), passes + more
             model = model.of_prior(prior)

@@ -67,12 +67,13 @@ class StreamsWithMemory(StreamsWithoutBound):
 
     The estimator of a class that inherits this has what a fit needs of a prior, as
     :class:`GaussianPosterior`: ``_prior_of``, ``_moments``, ``_learn``, ``_keep_prior``
-    and ``_family``; ``_start``, from where a width is learned; ``_width_by_some``, of
-    more coefficients than a full rank is for; and ``_in_span``, whether there are more
-    of these than rows.
+    and ``_family``; ``_given_prior``, the posterior without what is not known of the
+    width of its prior, which rows are added to; ``_start``, from where a width is
+    learned; ``_width_by_some``, of more coefficients than a full rank is for; and
+    ``_in_span``, whether there are more of these than rows.
     """
 
-    #: What has been learned of the width of the prior, where that is not by sums.
+    #: What has been learned of the width of the prior; not of rows with groups.
     _width: Width | None = None
 
     @property
@@ -103,7 +104,7 @@ class StreamsWithMemory(StreamsWithoutBound):
         memory = self._memory_before()
         if isinstance(memory, Gram):
             return self._recall_sums(memory, data, targets)
-        prior, before = self.posterior_, None
+        prior, before = self._given_prior, None
         if memory is not None and memory.seen is not None:
             before = memory.prior
             memory, prior = self._prior_anew(memory, prior, data, targets)
@@ -226,7 +227,7 @@ class StreamsWithMemory(StreamsWithoutBound):
         """Return what is kept of rows, and of those before; None is the posterior."""
         if not self._has_gram:
             family = self._family(self, data.n_units, data.n_features)
-            about = self.posterior_, family, self.fit_intercept
+            about = self._given_prior, family, self.fit_intercept
             return Memory.of(data, targets, prior, about, before)
         if isinstance(before, Memory):
             return None
@@ -245,9 +246,9 @@ class StreamsWithMemory(StreamsWithoutBound):
         if self._has_gram:
             found = None if rows is None else self._memory_of(*rows)
         elif rows is None or rows[0].remote:
-            return Memory.nothing(self.posterior_)
+            return Memory.nothing(self._given_prior)
         else:
-            found = self._memory_of(*rows).looked(self.posterior_)
+            found = self._memory_of(*rows).looked(self._given_prior)
         return None if found is None else found._replace(seen=self._moments(*rows[:2]))
 
     def _remember(self, new, look, go_on):
@@ -267,7 +268,7 @@ class StreamsWithMemory(StreamsWithoutBound):
         if not go_on and memory is not None:
             memory = memory._replace(seen=self._moments(*new))
         if isinstance(memory, Memory) and (not go_on or look.data is not new[0]):
-            memory = memory.looked(self.posterior_)
+            memory = memory.looked(self._given_prior)
         self._memory = memory
 
 

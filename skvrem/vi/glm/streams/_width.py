@@ -6,7 +6,12 @@ import numpy as np
 
 from skvrem.vi.gaussian._model import as_vector
 from skvrem.vi.gaussian._model_posterior import MeanField
-from skvrem.vi.gaussian._width import deviation_of_mode, few_steps, most_likely_width
+from skvrem.vi.gaussian._width import (
+    curvature_about,
+    few_steps,
+    most_likely_width,
+    width_taken,
+)
 
 # Share of what steps leave to gain elsewhere, where a width is to be told from the last
 # one by a single slope; not of several predictors, whose last steps gain little each.
@@ -39,9 +44,9 @@ class Width(NamedTuple):
     @classmethod
     def of(cls, log_width, curvature, n_rows):
         """Return the one that is taken where another is most likely."""
-        away = deviation_of_mode(curvature)
-        value = float(np.exp(log_width + away))
-        return cls(log_width, curvature, n_rows, value, -curvature * away)
+        value = width_taken(log_width, curvature)
+        slope = -curvature * (np.log(value) - log_width)
+        return cls(float(log_width), float(curvature), n_rows, value, float(slope))
 
     def moved(self, *about):
         """Return by how much its logarithm is another by a posterior, about.
@@ -53,8 +58,6 @@ class Width(NamedTuple):
     def rested(self, posterior, prior, k, intercept):
         """Return the width with what the posterior tells that it has led to.
 
-        The secant to the most likely one is the curvature.
-
         Parameters
         ----------
         posterior : MeanField, FullRank or LowRank
@@ -64,9 +67,7 @@ class Width(NamedTuple):
             Predictors.
         intercept : bool
         """
-        slope = self._slope_at(posterior, prior, k, intercept)
-        away = np.log(self.value) - self.log
-        return self._replace(slope=slope, curvature=max(-slope / away, 1.0))
+        return self._replace(slope=self._slope_at(posterior, prior, k, intercept))
 
     def _slope_at(self, posterior, prior, k, intercept):
         features = features_of(prior, k, intercept)
@@ -127,5 +128,8 @@ def width_of_prior(model, data, point, prior_of, before=None):
 
     start = () if before is None else before[:2]
     log_width, curvature = most_likely_width(slope, *start)
+    near, family = point, model.family
+    share = CLOSER  # the posterior comes to the end of a secant, too
+    curvature = curvature_about(slope, log_width, curvature)
     width = Width.of(log_width, curvature, data.n_units)
-    return width, point, model.family, passes
+    return width, near, family, passes
