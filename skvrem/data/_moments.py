@@ -89,8 +89,8 @@ def _moments(rows, weight, y):
         # Of a full column nothing is left, not what sums differ by.
         full = np.bincount(at, minlength=d) == n
         empty = np.where(full, 0.0, total - np.bincount(at, each, d))
-        square = np.bincount(at, each * np.square(rows.data - mean[at]), d)
-        square += empty * np.square(mean)
+        square = empty * np.square(mean)  # counts of no entry would be integers
+        square += np.bincount(at, each * np.square(rows.data - mean[at]), d)
     else:
         square = w @ np.square(rows.astype(np.float64) - mean)
     if y is not None:

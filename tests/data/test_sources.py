@@ -352,6 +352,13 @@ def test_empty_csr_rows_are_units_too(rng):
     assert np.array_equal(np.sort(np.concatenate(ids)), np.arange(6))
 
 
+def test_moments_of_columns_without_an_entry():
+    rows = sp.csr_array((5, 2), dtype=np.int64)
+    moments = column_moments(as_source(rows)).weighted
+    np.testing.assert_array_equal(moments.mean, [0.0, 0.0])
+    np.testing.assert_array_equal(moments.square, [0.0, 0.0])
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_moments_of_columns_are_those_of_all_blocks(weighted, monkeypatch):
     monkeypatch.setattr(_source, "CHUNK_ROWS", 30)

@@ -141,7 +141,8 @@ class Evidence:
         self.n, self.square, self.least = sums.n, sums.square, sums.least
         noise = sums.least / LEAST_NOISE**2
         both = sums.curvature + noise * precision
-        unit = 1.0 / np.sqrt(both.diagonal())
+        with np.errstate(invalid="ignore"):  # of rounding alone: refused below
+            unit = 1.0 / np.sqrt(both.diagonal())
         size, axes = np.linalg.eigh(unit[:, None] * both * unit)
         told = size > len(size) * np.finfo(float).eps * size[-1]
         white = unit[:, None] * axes[:, told] / np.sqrt(size[told])
