@@ -53,28 +53,14 @@ NOT_NEGATIVE = (
 )
 
 
-def scattered_tokens(n_topics, data, rng, concentration=None):
+def scattered_tokens(n_topics, data, rng):
     """Return counts of words by topic, every token at a topic of its own.
 
     A start that knows nothing, far from the plateau of equal topics.
-
-    Parameters
-    ----------
-    n_topics : int
-    data : source of documents
-    rng : numpy.random.Generator
-    concentration : float, default=None
-        Topics of a word's tokens are drawn from shares of its own, of a Dirichlet
-        distribution with this parameter; None is of equal shares, which the tokens of a
-        frequent word fill alike.
     """
     tokens = data.word_totals
     n = np.maximum(np.rint(tokens), 1.0)
-    if concentration is None:
-        shares = np.full(n_topics, 1.0 / n_topics)
-    else:
-        shares = rng.dirichlet(np.full(n_topics, concentration), len(n))
-    draws = rng.multinomial(n.astype(np.int64), shares)
+    draws = rng.multinomial(n.astype(np.int64), np.full(n_topics, 1.0 / n_topics))
     return (draws * (tokens / n)[:, None]).T
 
 

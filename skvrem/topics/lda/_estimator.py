@@ -31,9 +31,6 @@ BLOCKS = {"mean_field": (20, 64, 7.0), "collapsed": (40, 16, 14.0)}
 # The collapsed step: first epochs without an anchor, the prior of topics, and the
 # documents from which on that of shares is learned.
 PILOT, WORD_PRIOR, LEARNED_FROM = 1, 0.05, 300
-# Of the shares by which the tokens of a word are at random topics in the beginning: of
-# equal shares every start has about the same topics in the end, and not the best.
-SCATTER = 3.0
 # Mean field, up to so many word counts times topics: of few documents annealing leads
 # lower now and then, so that a cold start races with it (some seconds a fit).
 COLD_WORK = 20_000_000
@@ -553,7 +550,7 @@ class TemperedLDA(TopicModel):
             # Parameters near 1, as scikit-learn's: soon forgotten.
             topics = rng.gamma(100.0, 0.01, (k, n_features))
             return topics + (word_prior - word_prior.min())  # what seeds have more
-        return scattered_tokens(k, data, rng, SCATTER) + word_prior
+        return scattered_tokens(k, data, rng) + word_prior
 
     def _stop(self):
         """Return the test of scikit-learn's parameters, None for never.

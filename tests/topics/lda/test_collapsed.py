@@ -12,7 +12,6 @@ from sklearn.base import clone
 from skvrem import TemperedLDA
 from skvrem.data._batch import MemoryPartition
 from skvrem.solvers.estimate._svrg import SVRG
-from skvrem.topics._base import scattered_tokens
 from skvrem.topics._documents import as_documents
 from skvrem.topics._model import WordSums
 from skvrem.topics.lda import _estimator, _model_collapsed
@@ -377,29 +376,6 @@ def test_fits_find_what_stored_cvb0_finds(solver):
     assert lda.e_step_ == "collapsed"
 
 
-def test_starts_are_of_all_tokens_and_of_words_that_differ_in_their_shares():
-    k, totals = 5, np.r_[np.full(2000, 5000), np.full(500, 2.5), np.full(500, 0.25)]
-    data = as_documents(sp.csr_array(totals[None]))
-    rng, (often, twice, once) = (
-        np.random.default_rng(0),
-        np.split(range(3000), [2000, 2500]),
-    )
-    for concentration, spread in (3.0, 0.2 * 0.8 / 16.0), (None, 0.2 * 0.8 / 5000):
-        found = scattered_tokens(k, data, rng, concentration)
-        np.testing.assert_allclose(found.sum(axis=0), totals, rtol=1e-12)
-        # Of a Dirichlet distribution, and of shares that are equal but for chance.
-        shares = found[:, often] / 5000.0
-        assert shares.var() == pytest.approx(spread, rel=0.05)
-        assert set(np.unique(found[:, twice])) == {0.0, 1.25, 2.5}
-        assert set(np.unique(found[:, once])) == {0.0, 0.25}
-    lda = TemperedLDA(k)
-    lda.n_components_ = k
-    prior = np.array(0.05)
-    start = lda._random_topics(prior, data, np.random.default_rng(1))
-    expected = scattered_tokens(k, data, np.random.default_rng(1), _estimator.SCATTER)
-    np.testing.assert_array_equal(start, expected + prior)
-
-
 def documents_of_rare_words(seed):
     """Few, whose words are their own: what counts say of these is their own visit."""
     rng = np.random.default_rng(seed)
@@ -481,9 +457,7 @@ def test_momentum_saves_epochs(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_few_documents_of_rare_words_come_to_rest(seed, monkeypatch):
-    # Of equal shares: starts far from the end.
-    monkeypatch.setattr(_estimator, "SCATTER", None)
+def test_few_documents_of_rare_words_come_to_rest(seed):
     X = documents_of_rare_words(seed)
     lda = TemperedLDA(5, n_init=1, random_state=seed).fit(X)
     assert lda.converged_
