@@ -5,9 +5,8 @@ to delete component j, whose rows go to the others, is
 
 .. math:: \ell_j = n \log(1 - \pi_j) - \sum_i w_i \log(1 - r_{ij})
 
-nats, exactly; or less, if one component takes the place of j and of another one that
-shares a cluster with it (see `_merges`). What splitting component l gains is what two
-components gain over it on the rows it owns,
+nats, exactly; what splitting component l gains is what two components gain over it
+on the rows it owns,
 
 .. math:: g_l = \sum_i w_i r_{il} \log
           \frac{a N(x_i; \mu, \Sigma) + (1 - a) N(x_i; \mu', \Sigma')}
@@ -25,21 +24,15 @@ import numpy as np
 
 from skvrem.data import as_source
 from skvrem.mixture._cuts import find_cuts, shrinkage
-from skvrem.mixture._merges import find_merges, merge
 from skvrem.mixture._model import Parameters
 from skvrem.mixture._start import HARD
 from skvrem.solvers import ranked_moves
 from skvrem.utils._averaging import AveragingPoint
 
-# Rows for each parameter, from which on components are merged; with fewer the highest
-# of more optima fits the most noise.
-ROWS_A_PARAMETER = 5
 # Rows that halves are fitted to, the posterior of a row that a component owns, epochs.
 SPLIT_ROWS, OWNED, SPLIT_EPOCHS = 1000, 0.05, 5
 # Steps of power iteration, for the direction in which a component is cut.
 POWER_STEPS = 5
-# No component.
-NONE = -1
 # Posteriors that are looked at in one piece.
 PIECE = 1 << 15
 
@@ -75,47 +68,32 @@ def moves(model, point, data, rng):
         Whoever takes one sends back the point that it has led to.
     """
     k, halves = len(point.parameters.weights), {}
-    n_parameters = k * model.n_own_parameters(data.n_features)
-    told_apart = data.n_weighted >= ROWS_A_PARAMETER * n_parameters
     while True:
-        merges = find_merges(model, point.parameters) if told_apart else None
-        parts = set(range(k)) - set(halves)
-        sizes, lost, of_merges, owned = _look(model, point, data, parts, merges)
-        losses, into = _least(lost, of_merges, merges)
+        sizes, losses, owned = _look(model, point, data, set(range(k)) - set(halves))
         for part, own in owned.items():
             halves[part] = _split(model, point, data, part, own, rng)
         gains = sizes * [halves[part].gain for part in range(k)]
         for split, merged in ranked_moves(gains[:, None] - losses):
-            other = int(into[split, merged])
-            at = split, merged, other
-            taken = yield _moved(model, point, *at, halves[split].parameters)
+            taken = yield _moved(model, point, split, merged, halves[split].parameters)
             if taken is not None:
                 point = taken
-                for part in {*at} - {NONE}:
-                    del halves[part]
+                del halves[split], halves[merged]
                 break
         else:
             return
 
 
-def _look(model, point, data, parts, merges=None):
-    """Return sums of w r, losses of components and of merges, and the rows of some."""
+def _look(model, point, data, parts):
+    """Return the sum of w r and the loss of each component, and the rows of some."""
     weights = point.parameters.weights
     k, found = len(weights), {part: [] for part in parts}
     sizes, losses = np.zeros(k), data.total_weight * np.log1p(-weights)
-    of_merges = np.zeros(0 if merges is None else len(merges.first))
     size = max(1, PIECE // k)
     for start in range(0, data.n_units, size):
         batch = data.batch(start, min(start + size, data.n_units))
         joint = model.log_joint(point.parameters, batch, np.float64)
         weight = data.weight[batch.start : batch.stop]
         owned, lost = _posteriors(joint, weight)
-        if merges is not None:
-            pairs = model.log_joint(merges.parameters, batch, np.float64)
-            lost_both = merges.losses(joint, pairs)
-            if weight.size:
-                lost_both *= weight[:, None]
-            of_merges += lost_both.sum(axis=0)
         sizes += owned.sum(axis=0)
         losses += lost
         for part, own in found.items():
@@ -129,29 +107,7 @@ def _look(model, point, data, parts, merges=None):
         own = zip(*found.pop(part), strict=True)
         rows, weight, joint = map(np.concatenate, own)
         owned[part] = Owned(rows, weight, joint - logs[part])
-    return sizes, losses, of_merges, owned
-
-
-def _least(losses, of_merges, merges):
-    """Return what a place costs at least, and with whom its component is merged.
-
-    Returns
-    -------
-    least : ndarray of shape (n_components, n_components)
-        By the component that is split, which is not merged, and the place.
-    into : ndarray of int of shape (n_components, n_components)
-        NONE where the component in the place is deleted.
-    """
-    k = len(losses)
-    least, into = np.tile(losses, (k, 1)), np.full((k, k), NONE)
-    for number, loss in enumerate(of_merges):
-        one, other = merges.first[number], merges.second[number]
-        if losses[other] < losses[one]:  # once: two moves of one merge are one
-            one, other = other, one
-        cheaper = loss < least[:, one]
-        cheaper[other] = False
-        least[cheaper, one], into[cheaper, one] = loss, other
-    return least, into
+    return sizes, losses, owned
 
 
 def _posteriors(joint, weight):
@@ -263,18 +219,11 @@ def _twice(whole, means, covariance_type):
     return Parameters(np.full(2, 0.5), means, *rest)
 
 
-def _moved(model, point, split, merged, other, halves):
-    """Return the point with halves in the places of two components.
-
-    One of these is merged into the `other`, if that is not NONE.
-    """
+def _moved(model, point, split, merged, halves):
+    """Return the point with halves in the places of two components."""
     places = [split, merged]
     before = point.parameters
     after = Parameters(*(array.copy() for array in before))
-    if other != NONE:
-        both, _ = merge(model, before, np.array([merged]), np.array([other]))
-        for array, value in zip(after, both, strict=True):
-            array[other] = value[0]
     after.weights[places] = before.weights[split] * halves.weights
     after.means[places] = halves.means
     if model.covariance_type != "tied":

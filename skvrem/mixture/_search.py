@@ -9,7 +9,7 @@ import numpy as np
 from skvrem import solvers
 from skvrem.data import as_source, draw
 from skvrem.mixture._cuts import cut_start, has_codes
-from skvrem.mixture._moves import ROWS_A_PARAMETER, moves
+from skvrem.mixture._moves import moves
 from skvrem.mixture._start import starting_parameters
 
 # Kinds of starts that take turns, after the one that was asked for; and where rows are
@@ -19,9 +19,9 @@ FEW_ROWS_KINDS = "random_from_data", "k-means++", "random_from_data"
 # One more where the covariance is shared and a column has few values: it shrinks where
 # components come apart, which spheres cannot tell from where the data are long.
 CUTS = "cuts"
-# Rows that are searched: a part, but so many at least, and ROWS_A_PARAMETER; and the
+# Rows that are searched: a part, but so many at least, and for each parameter; and the
 # most that are worth it.
-PART, FEWEST_ROWS, MOST_ROWS = 4, 7_000, 50_000
+PART, FEWEST_ROWS, ROWS_A_PARAMETER, MOST_ROWS = 4, 7_000, 5, 50_000
 # Of k-means, which epochs of EM follow.
 LLOYD_ITERATIONS = 10
 # Times the epochs of a fit that must be left to go on where it has ended.
