@@ -55,9 +55,9 @@ from skvrem.vi.ppca._model_rows import RowDensity
 
 # Turns of means and standard deviations, at most.
 TURNS = 200
-# A turn leaves the means this share of what deviations had to gain before it: they move
-# together, and more is of no use before deviations have followed. So many pairs of
-# steps are remembered.
+# Of few rows a turn leaves the means this share of what deviations had to gain before
+# it: they move together, and more is of no use before deviations have followed. So many
+# pairs of steps are remembered then.
 SHARE, MEMORY = 0.3, 20
 # Pairs of draws by default: so many numbers, but at least and at most so many pairs.
 DRAWN, PAIRS = 100_000, (4, 32)
@@ -418,10 +418,15 @@ class BayesianPPCA(
             given = model.moments, k, model.prior_scale, noise
             point = model.start(*start_loadings(*given))
         runs = solvers.Runs(self.max_iter, began, rng=None, report=report)
-        gain, step, passes = model.spread(point, 1.0), 1.0, 1.0
+        # Of many rows deviations hardly move once the means are at their end.
+        gain = model.spread(point, 1.0) if model.few else np.inf
+        step, passes = 1.0, 1.0
         for _ in range(TURNS):
-            tol, before = max(self.tol, SHARE * gain), gain
-            solver = solvers.QuasiNewton(tol, MEMORY)
+            tol, before = self.tol, gain
+            if model.few:
+                tol = max(tol, SHARE * gain)
+            given = (tol, MEMORY) if model.few else (tol,)
+            solver = solvers.QuasiNewton(*given)
             result = runs.go_on(model, solver, point, passes=passes, tol=tol)
             point, passes = result.point, 0.0
             if runs.ended:

@@ -574,13 +574,21 @@ class PPCAModel(PlainModel):
         mean = point.mean + step[:-1].reshape(point.mean.shape)
         return Point(mean, float(max(point.log_noise + change, self.least_log_noise)))
 
+    @property
+    def few(self):
+        """Whether there are no more rows than columns."""
+        return self.n <= self.moments.d
+
     def precondition(self, point, vector):
         r"""Multiply by the covariance of q, and by what rows know of the noise.
 
         Independent loadings know nothing of components that turn or lengthen as a
         whole: along :math:`W A` the likelihood is by orders of magnitude flatter, where
-        columns are collinear. n rows tell A to :math:`1 / \sqrt n` about.
+        columns are collinear. n rows tell A to :math:`1 / \sqrt n` about. That is of
+        few rows: what turns and does nothing else has steps without end otherwise.
         """
         V, W = vector[:-1].reshape(self.scale.shape), point.mean
-        by_mean = self.scale**2 * V + W @ (W.T @ V) / self.n
+        by_mean = self.scale**2 * V
+        if self.few:
+            by_mean += W @ (W.T @ V) / self.n
         return np.append(by_mean, 2.0 / (self.n * self.moments.d) * vector[-1])
