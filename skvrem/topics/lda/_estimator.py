@@ -72,9 +72,9 @@ class TemperedLDA(TopicModel):
         does not miss are merged or left out, and the others are fitted to all
         documents. From 100 documents to 1,000, or to 100,000 tokens, all are kept in
         turn, a quarter at a time, and random topics are fitted as well. It takes as
-        long as one or two fits with more topics than that, of few documents as ten to
-        twenty, and 20 documents. Topics without tokens are dropped. Topics to start
-        from (`components_init`, `warm_start`) give their own number.
+        long as one or two fits with more topics than that, of few documents several
+        times that, and needs 20 documents. Topics without tokens are dropped. Topics to
+        start from (`components_init`, `warm_start`) give their own number.
     doc_topic_prior : float, array-like or "learn", default=None
         Dirichlet prior of the documents' shares, any positive numbers: one, or an array
         of shape (n_components,). "learn" fits one number a topic, with the collapsed E

@@ -557,11 +557,12 @@ class BayesianPPCA(
 
     @lazily
     def score_samples(self, X: ArrayLike) -> np.ndarray:
-        """Return the log density of rows, averaged over the posterior, in nats.
+        """Return the log density of rows, averaged over ``posterior_``, in nats.
 
         Of a row whose latent variables are large, wide loadings say little, and of one
         whose are small, much: the density has heavier tails and a sharper top than the
         Gaussian of `get_covariance`. They are the same where rows of the fit are many.
+        Loadings that `sample_posterior` draws go together, and are wider.
 
         Parameters
         ----------
