@@ -11,7 +11,7 @@ from skvrem import BayesianGLMRegressor
 from skvrem.data import as_source
 from skvrem.vi.gaussian._answers import deviation, quantile
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
-from skvrem.vi.glm._evidence import LearntNoise, freedom_of, log_variance
+from skvrem.vi.glm._noise import LearntNoise, freedom_of, log_variance
 
 N, P = 6, 9
 

@@ -1,21 +1,4 @@
-r"""What the evidence says of the noise of targets, and of the width of a prior.
-
-A posterior given the noise moves with it, where it is learnt. With the precisions
-:math:`P_0` of the prior, about :math:`\mu_0`, and :math:`G / \sigma^2` of the rows, it
-is :math:`N(\mu, \Sigma)` with :math:`\Sigma = (P_0 + G / \sigma^2)^{-1}`, and by
-:math:`\tau = \log \sigma^2`
-
-.. math:: \frac{\partial \Sigma}{\partial \tau} = \Sigma - \Sigma P_0 \Sigma,
-          \qquad \frac{\partial \mu}{\partial \tau} = -\Sigma P_0 (\mu - \mu_0).
-
-So of a variance v the share :math:`r = s / v` moves, as :math:`(\sigma^2)^r`, where s
-is that of the first derivative: all where rows say all, and none where they say
-nothing. The noise's variance is a mean of squares over a chi-square of :math:`\nu`
-degrees of freedom; the logarithm of v varies :math:`r^2` times as much as its
-logarithm, which is as that of more degrees. Student's t of so many, with the variance v
-and that of the mean, is that of least squares at r = 1, and a normal at r = 0. Of what
-the mean adds no more than s is taken: no standard deviation is above the prior's, then.
-"""
+"""What the evidence says of the noise of targets, and of the width of a prior."""
 
 from copy import copy
 from functools import partial
@@ -23,13 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import psi
 
 from skvrem.data import column_moments
-from skvrem.utils._tiles import DenseTile, tiles
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import GaussianNoise
-from skvrem.vi.gaussian._model_posterior import FullRank
 
 # Where pickles of streams look for what these know of the width of a prior.
 from skvrem.vi.glm.streams._width import Width as Width
@@ -44,10 +24,6 @@ LEAST_DF = 3.0
 # Widths of a prior, in its units, between which the best is looked for, and the step of
 # the logarithm by which the curvature there is taken.
 WIDTHS, STEP = np.geomspace(1e-3, 1e3, 13), 1e-2
-# Variance of a logarithm below which nothing is unknown.
-LEAST_VARIANCE = 1e-30
-# What numbers that are the same differ by at most.
-SAME = 1e-12
 
 
 def mean_variance(data, targets):
@@ -228,143 +204,3 @@ class Evidence:
             best = brentq(slope, low, high)
         curvature = (slope(best + STEP) - slope(best - STEP)) / (2.0 * STEP)
         return float(best), max(float(curvature), 1.0)
-
-
-def log_variance(df):
-    """Return the variance of the logarithm of a chi-square, to second order.
-
-    At 3 degrees of freedom, the fewest, it is a twentieth too small.
-    """
-    return 2.0 * (df + 1.0) / df**2
-
-
-def freedom_of(variance):
-    """Return the degrees of freedom whose `log_variance` is given."""
-    variance = np.maximum(variance, LEAST_VARIANCE)
-    return (1.0 + np.sqrt(1.0 + 2.0 * variance)) / variance
-
-
-class LearntNoise:
-    """What is not known of the noise, in a posterior given its most likely value.
-
-    Parameters
-    ----------
-    posterior : MeanField, FullRank or LowRank
-        Of p coefficients, given the width of the prior.
-    prior : MeanField
-    df : float
-        Degrees of freedom of the noise.
-    by_width : ndarray of shape (p,), default=0.0
-        How far means move with one deviation of a width that is not known, which no
-        noise changes; see `shift_by_width`.
-    """
-
-    def __init__(self, posterior, prior, df, by_width=0.0):
-        self.posterior, self.prior, self.df = posterior, prior, df
-        self.by_width = by_width
-        away = (posterior.mean - prior.mean) / prior.variance
-        #: Derivative of the mean.
-        self.shift = -posterior.covariance_times(away[None])[0]
-
-    def _moving(self):
-        """Return what the covariance's derivative is made of, and its diagonal.
-
-        A matrix; or the diagonal d, U and C of diag(d) + U C U^T.
-        """
-        q, precision = self.posterior, 1.0 / self.prior.variance
-        if isinstance(q, FullRank):
-            covariance = q.covariance()
-            matrix = covariance - (covariance * precision) @ covariance
-            return (matrix,), matrix.diagonal()
-        own = getattr(q, "diagonal", q.variance)
-        U = getattr(q, "factor", np.zeros((own.size, 0)))
-        sign = getattr(q, "sign", np.zeros(0))
-        C, left = np.diag(sign), own * precision
-        inner = C - (sign[:, None] * (U.T @ (U * precision[:, None]))) * sign
-        if np.ptp(left) < SAME:  # the diagonal is that of the prior
-            C = inner - 2.0 * left.mean() * C
-        else:
-            U = np.column_stack([U, left[:, None] * U])
-            C = np.block([[inner, -C], [-C, np.zeros_like(C)]])
-        own = own * (1.0 - left)
-        return (own, U, C), own + _quadratic(U, C)
-
-    def of_coefficients(self):
-        """Return the squared scales (p,) of Student's t, and degrees of freedom."""
-        moved = self._moving()[1]
-        by_width = np.square(self.by_width)
-        return self._spread(self.posterior.variance, moved, self.shift, by_width)
-
-    def of_rows(self, intercept):
-        """Return a function that has the same of the predictors of a batch.
-
-        It takes their variances (m,) given the noise, with what is not known of the
-        width, the variance of a noise on top of them, or zero, and the batch.
-        """
-        parts, _ = self._moving()
-        along = np.stack([self.shift, np.broadcast_to(self.by_width, self.shift.shape)])
-
-        def spread(variance, noise, batch):
-            moved, shifts = [], []
-            for tile, _ in tiles(batch, batch.start, batch.stop, intercept):
-                if not tile.sparse:  # of single precision no digit may be left
-                    tile = DenseTile(tile.x.astype(np.float64, copy=False), intercept)
-                shifts.append(tile.times(along.T))
-                if len(parts) == 1:
-                    moved.append(tile.quadratic(parts[0]))
-                    continue
-                own, U, C = parts
-                moved.append(tile.squared().times(own[:, None])[:, 0])
-                moved[-1] = moved[-1] + _quadratic(tile.times(U), C)
-            shift, by_width = np.concatenate(shifts).T
-            by_width = np.minimum(np.square(by_width), variance)
-            about = np.concatenate(moved), shift, by_width, noise
-            return self._spread(variance - by_width, *about)
-
-        return spread
-
-    def _spread(self, variance, moved, shift, by_width, noise=0.0):
-        moved = np.clip(moved, 0.0, variance)
-        of_mean = np.minimum(np.square(shift) * log_variance(self.df), moved)
-        whole = variance + noise
-        share = (moved + noise) / np.maximum(whole, np.finfo(float).tiny)
-        # A width has tails as well: what it adds leaves the degrees of freedom.
-        whole = whole + by_width
-        return whole + of_mean, freedom_of(np.square(share) * log_variance(self.df))
-
-    def draws(self, n_samples, rng):
-        """Return draws (n_samples, p), and factors (n_samples, 1) of the variance.
-
-        Along axes where the posterior is independent in units of the prior. Where one
-        that is an approximation is wider than its diagonal, it stays so many times as
-        wide.
-        """
-        q, scale = self.posterior, self.prior.scale
-        times = self.df / rng.chisquare(self.df, (n_samples, 1))
-        own = rng.standard_normal((n_samples, q.n_dim))
-        if isinstance(q, FullRank):
-            white = q.factor / scale[:, None]
-            share, axes = np.linalg.eigh(white @ white.T)
-            own = (own * np.sqrt(_share_at(times, share))) @ axes.T
-        else:
-            if hasattr(q, "directions"):
-                axes, share = q.directions()
-                wider = np.maximum(share, 1.0)
-                share = wider * _share_at(times, share / wider)
-                own += ((own @ axes) * (np.sqrt(share) - 1.0)) @ axes.T
-            variance = getattr(q, "diagonal", q.variance)
-            own *= np.sqrt(_share_at(times, variance / self.prior.variance))
-        expected = np.log(0.5 * self.df) - psi(0.5 * self.df)
-        mean = q.mean + (np.log(times) - expected) * self.shift
-        mean = mean + rng.standard_normal((n_samples, 1)) * self.by_width
-        return mean + scale * own, times
-
-
-def _quadratic(images, C):
-    return np.einsum("ij,ij->i", images @ C, images)
-
-
-def _share_at(times, share):
-    """Return the share of the prior's variance at so many times that of the noise."""
-    share = np.clip(share, 0.0, 1.0)
-    return times * share / (1.0 - share + times * share)

@@ -1,44 +1,18 @@
 """What a fitted regression says of the targets of rows."""
 
-import warnings
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, pdtr, xlogy
-from sklearn.metrics import d2_tweedie_score, r2_score
-from sklearn.utils.validation import (
-    _num_samples,
-    check_array,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from skvrem.data import lazily, of_dask, total_over_blocks
-from skvrem.exceptions import PosteriorWarning
-from skvrem.utils._columns import Given, MatrixLike, check_one_each
+from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._remote import refuse_dask
-from skvrem.utils._reports import outside
-from skvrem.utils._validation import check_magnitude
-from skvrem.vi.gaussian._answers import deviation, quantile, tail_of
-from skvrem.vi.glm._counts import count_quantile
-
-# Logarithm of the largest rate that is told from others, of 64 bits.
-MOST_LOG = 700.0
-# Standard deviation of the logarithm of a rate beyond which its mean, a hundred times
-# its median, says nothing; rates up to which that misleads nobody.
-WIDE_RATE, FEW_COUNTS = 3.0, 10.0
-
-
-def checked_offset(offset, n_rows):
-    """Return the offset of each row, or zero."""
-    if offset is None:
-        return np.zeros(n_rows)
-    offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
-    check_one_each(offset, "offset must have one number", n_rows, "rows")
-    check_magnitude(offset, "offset")
-    return offset
+from skvrem.vi.gaussian._answers import tail_of
+from skvrem.vi.glm._input import checked_offset
 
 
 def predict(
@@ -82,49 +56,8 @@ def predict(
 @lazily
 def _means_and_deviations(estimator, X, deviations, *, offset=None, groups=None):
     """Return means and, if asked for, standard deviations of new targets, (n, 2)."""
-    if estimator._of_fit.family == "gaussian":
-        if not deviations:
-            found = estimator._predictors(X, lambda a, *_: a, groups, spread=False)
-            return found + checked_offset(offset, len(found))[..., None]
-        mean, variance, df = _of_numbers(estimator, X, offset, groups, noisy=True)
-        variance = variance * deviation(df) ** 2
-    else:
-        a, v = _moments(estimator, X, offset, groups)
-        more = 0.0
-        if estimator._of_fit.family == "negative-binomial":
-            more = 1.0 / estimator.concentration_
-        mean = _exp(a + 0.5 * v)
-        _warn_of_rates(estimator, mean, v)
-        wider = np.expm1(np.minimum(v, MOST_LOG)) + more * _exp(v)
-        with np.errstate(over="ignore"):
-            std = np.hypot(np.sqrt(mean), mean * np.sqrt(wider))
-        return np.column_stack([mean, np.minimum(std, np.exp(MOST_LOG))])
-    return np.column_stack([mean, np.sqrt(variance)])
-
-
-def _exp(logarithms):
-    """Return exponentials, of logarithms that are too large the largest."""
-    return np.exp(np.minimum(logarithms, MOST_LOG))
-
-
-def _warn_of_rates(estimator, mean, variance):
-    """Warn of means that say nothing of rates, by the variances of their logarithms.
-
-    Of rates of a few counts at most, as where all counts were zero, they may say so.
-    """
-    far = (variance > WIDE_RATE**2) & (mean > FEW_COUNTS)
-    if far.any():
-        warnings.warn(
-            "The logarithm of the rate has a posterior standard deviation above "
-            f"{WIDE_RATE:g}, up to {np.sqrt(variance[far].max()):.3g}, for {far.sum()} "
-            f"of {far.size} rows of predict of {type(estimator).__name__}: the mean of "
-            "such a rate says nothing, as hardly likely coefficients make most of it. "
-            "Where columns go farther than in the fit, give np.log1p of those with "
-            "long tails, or limits to them; else a smaller prior_scale. The ends of "
-            "predict_mean_interval say what is known.",
-            PosteriorWarning,
-            stacklevel=outside(),
-        )
+    given = estimator, X, offset, groups, deviations
+    return estimator._targets_of_fit.means_and_deviations(*given)
 
 
 @lazily
@@ -155,10 +88,8 @@ def predict_mean_interval(
     intervals : ndarray of shape (n_samples, 2)
         Lower and upper ends.
     """
-    tail = tail_of(level)
-    if self._of_fit.family == "gaussian":
-        return _ends(*_of_numbers(self, X, offset, groups), tail)
-    return _exp(_ends(*_moments(self, X, offset, groups), np.inf, tail))
+    given = self, X, offset, groups, tail_of(level)
+    return self._targets_of_fit.mean_interval(*given)
 
 
 @lazily
@@ -190,21 +121,8 @@ def predict_interval(
     intervals : ndarray of shape (n_samples, 2)
         Lower and upper ends, which belong to the interval.
     """
-    tail = tail_of(level)
-    if self._of_fit.family == "gaussian":
-        return _ends(*_of_numbers(self, X, offset, groups, noisy=True), tail)
-    a, v = _moments(self, X, offset, groups)
-    distribution, more = pdtr, 0.0
-    if self._of_fit.family == "negative-binomial":
-        r = self.concentration_
-        more = 1.0 / r
-
-        def distribution(counts, mean):
-            return betainc(r, counts + 1.0, r / (r + mean))
-
-    given = a, np.sqrt(v), distribution
-    ends = [count_quantile(*given, p, more) for p in (tail, 1.0 - tail)]
-    return np.stack(ends, axis=1)
+    given = self, X, offset, groups, tail_of(level)
+    return self._targets_of_fit.interval(*given)
 
 
 def sample_predictive(
@@ -281,12 +199,7 @@ def score(
     if any(map(of_dask, given)):
         return _score_blocks(self, *given)
     mean = self.predict(X, offset=offset, groups=groups)
-    if self._of_fit.family == "gaussian" or len(mean) < 2:
-        return r2_score(y, mean, sample_weight=sample_weight)
-    y = column_or_1d(y)
-    if len(y) == len(mean) and (y == y[0]).all():
-        return float(np.array_equal(y, mean))
-    return d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1)
+    return self._targets_of_fit.score(y, mean, sample_weight)
 
 
 def _score_blocks(estimator, X, y, sample_weight, offset, groups):
@@ -322,41 +235,6 @@ def _losses(mean, estimator, X, y, sample_weight=None, **given):
         return np.zeros(2)
     weight = np.ones(len(y)) if sample_weight is None else sample_weight
     y, found = np.asarray(y, np.float64), estimator.predict(X, **given)
-
-    def lost(about):
-        if estimator._of_fit.family == "gaussian":
-            return np.sum(weight * np.square(y - about))
-        return np.sum(weight * 2.0 * (xlogy(y, y / about) - y + about))
-
-    return np.array([lost(found), lost(mean) if mean else 0.0])
-
-
-def _ends(mean, variance, df, tail):
-    """Return the ends (n, 2) of central intervals, of Student's t or normals."""
-    half = -quantile(tail, df) * np.sqrt(variance)
-    return np.column_stack([mean - half, mean + half])
-
-
-def _of_numbers(estimator, X, offset, groups, noisy=False):
-    """Return means, squared scales and degrees of freedom of rows, or new targets."""
-    about = estimator.posterior_, estimator._given_prior
-    learnt, noise = estimator._learnt_noise(*about), 0.0
-    if noisy:
-        noise = estimator._noise
-    if learnt is not None:
-        spread = learnt.of_rows(estimator._of_fit.fit_intercept)
-
-    def answer(a, v, family, model=None, batch=None):
-        if learnt is None:
-            return np.column_stack([a, v + noise, np.full(len(v), np.inf)])
-        return np.column_stack([a, *spread(v[:, 0], noise, batch)])
-
-    a, variance, df = estimator._predictors(X, answer, groups).T
-    return a + checked_offset(offset, len(a)), variance, df
-
-
-def _moments(estimator, X, offset, groups):
-    """Return means and variances of the linear predictors of rows."""
-    both = estimator._predictors(X, lambda a, v, *_: np.column_stack([a, v]), groups)
-    a, v = both.T
-    return a + checked_offset(offset, len(a)), v
+    loss = estimator._targets_of_fit.loss
+    of_mean = np.sum(weight * loss(y, mean)) if mean else 0.0
+    return np.array([np.sum(weight * loss(y, found)), of_mean])

@@ -1,4 +1,4 @@
-"""Rows of generalised linear models that lie in the blocks of dask."""
+"""Rows of generalised linear models: in the blocks of dask, their columns, offsets."""
 
 import warnings
 from functools import partial
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.validation import check_array
 
 from skvrem.data import (
     ColumnMoments,
@@ -16,8 +17,14 @@ from skvrem.data import (
     rows_of_block,
 )
 from skvrem.exceptions import DataScaleWarning
+from skvrem.utils._columns import check_one_each
 from skvrem.utils._reports import name_columns, outside
-from skvrem.utils._validation import check_block, check_columns_of, check_weighted
+from skvrem.utils._validation import (
+    check_block,
+    check_columns_of,
+    check_magnitude,
+    check_weighted,
+)
 from skvrem.vi.gaussian._width import units_of
 
 # Deviations that features go from their means before a prior takes them for rare ones.
@@ -50,6 +57,25 @@ def few_in_memory(estimator, data):
     batch = data.fetch(np.arange(data.n_units))
     rows, weight = rows_of_block(batch)
     return as_source(rows, weight), batch.targets
+
+
+def checked_offset(offset, n_rows):
+    """Return the offset of each row, or zero."""
+    if offset is None:
+        return np.zeros(n_rows)
+    offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
+    check_one_each(offset, "offset must have one number", n_rows, "rows")
+    check_magnitude(offset, "offset")
+    return offset
+
+
+def with_column(moments, mean, variance):
+    """Return moments of columns with those of another, the last."""
+    return ColumnMoments(
+        moments.weight,
+        np.append(moments.mean, mean),
+        np.append(moments.square, moments.weight * variance),
+    )
 
 
 class ColumnUnits(NamedTuple):

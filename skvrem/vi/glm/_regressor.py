@@ -8,52 +8,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from skvrem.data import (
-    ColumnMoments,
-    as_source,
-    column_moments,
-    of_dask,
-    streamed,
-)
+from skvrem.data import as_source, column_moments, of_dask, streamed
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._validation import among, check_magnitude, check_weight
-from skvrem.vi.gaussian._answers import deviation
 from skvrem.vi.gaussian._guards import check_moments, checked, feature_scales
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
-from skvrem.vi.gaussian._model_families import (
-    GaussianNoise,
-    OverdispersedCounts,
-    PoissonCounts,
-)
 from skvrem.vi.gaussian._model_posterior import MeanField
-from skvrem.vi.gaussian._width import shift_by_width
 from skvrem.vi.glm import _inference
-from skvrem.vi.glm._counts import (
-    ConcentrationModel,
-    ConcentrationSearch,
-    log_rate_of,
-)
-from skvrem.vi.glm._estimator import GaussianPosterior
-from skvrem.vi.glm._evidence import (
-    LEAST_DF,
-    Evidence,
-    LearntNoise,
-    least_noise,
-    mean_variance,
-    squares_of,
-)
-from skvrem.vi.glm._inference import MOST_LOG
-from skvrem.vi.glm._input import ColumnUnits, few_in_memory, open_blocks
-from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
-from skvrem.vi.glm.groups._model import GroupedModel
-from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
+from skvrem.vi.glm._input import checked_offset, few_in_memory, open_blocks
+from skvrem.vi.glm._noise import NoisyPosterior
 from skvrem.vi.glm.streams._gram import MOST_IN_GRAM, Gram
-from skvrem.vi.glm.streams._width import Width
+from skvrem.vi.glm.targets import TARGETS
+from skvrem.vi.glm.targets._numbers import WIDE
 
-COUNTS = "poisson", "negative-binomial"
-# Prior standard deviations of standardised coefficients, in those of the targets.
-WIDE = 2.5
-# Median of the prior of the population's scales, in the same unit.
+# Median of the prior of the population's scales, in standard deviations of the
+# targets for one of a feature.
 SOME = 0.5
 
 
@@ -63,21 +32,12 @@ def _targets_of_block(estimator, columns):
     if len(y):
         estimator._check_targets(y)
         y = estimator._targets(y, weight, estimator, offset)
-    elif offset is not None and estimator.family in COUNTS:
-        y = np.empty((0, 2))
+    elif offset is not None:
+        y = TARGETS[estimator.family].of_none()
     return columns._replace(targets=np.asarray(y, np.float64), offset=None)
 
 
-def _with_column(moments, mean, variance):
-    """Return moments of columns with those of another, the last."""
-    return ColumnMoments(
-        moments.weight,
-        np.append(moments.mean, mean),
-        np.append(moments.square, moments.weight * variance),
-    )
-
-
-class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
+class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
     r"""Linear or Poisson regression whose coefficients have a posterior distribution.
 
     Coefficients have a Gaussian prior and, by variational inference, a Gaussian
@@ -295,8 +255,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        counts = among(self.family, COUNTS)
-        tags.target_tags.positive_only = counts
+        of_family = TARGETS.get(self.family) if isinstance(self.family, str) else None
+        tags.target_tags.positive_only = of_family is not None and of_family.are_counts
         return tags
 
     def fit(
@@ -375,8 +335,13 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return *few_in_memory(self, data), data.dtype
 
     @property
+    def _targets_of_fit(self):
+        """What the family of the fit has, for answers."""
+        return TARGETS[self._of_fit.family]
+
+    @property
     def _has_gram(self):
-        return self.family == "gaussian"
+        return TARGETS[self.family].has_sums
 
     def _has_sums(self, data):
         """Whether few rows, with the sums of those elsewhere, have their posterior."""
@@ -395,16 +360,11 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _targets(self, y, weight, given, offset=None):
         y = np.asarray(y, np.float64)
         check_magnitude(y, "y", power=4)
-        counts = given.family in COUNTS
-        if counts and y.min() < 0.0:
-            raise ValueError(
-                f"family={given.family!r} is for counts, which are not negative: y is "
-                f"{y.min():g} in row {int(y.argmin())}."
-            )
+        of_family = TARGETS[given.family]
+        of_family.check(y)
         if offset is None:
             return y
-        offset = _inference.checked_offset(offset, len(y))
-        return np.column_stack([y, offset]) if counts else y - offset
+        return of_family.beside(y, checked_offset(offset, len(y)))
 
     def _check_targets(self, y):
         """Check targets that come as objects, words or dates."""
@@ -425,35 +385,19 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             )
 
     def _family(self, given, n_rows=0, n_features=0):
-        if given.family == "poisson":
-            return PoissonCounts()
-        if given.family == "negative-binomial":
-            return OverdispersedCounts(self.concentration_)
-        return GaussianNoise(float(self.noise_scale_) ** 2)
+        return TARGETS[given.family].likelihood(self)
 
     def _moments(self, data, targets):
-        if self.family == "gaussian":
-            features = column_moments(data).weighted
-            return _with_column(features, *mean_variance(data, targets))
-        # With their rate, which does not vary.
-        rate = np.exp(np.clip(log_rate_of(data, targets), -MOST_LOG, MOST_LOG))
-        moments, ends = ColumnUnits.of(data)
-        ends = np.column_stack([ends, [-rate, rate]])
-        return ColumnUnits(_with_column(moments, rate, 0.0), ends)
+        return TARGETS[self.family].moments(data, targets)
 
     def _units(self, data, targets, seen=None):
         """Return the targets' mean and deviation, and the means and units of features.
 
-        Of counts these are wide enough for rare columns: predictors of the few rows
-        there, whose exponentials they are told by, had any mean else.
+        Where features are at their means; seen: what `_moments` returns.
         """
         seen = self._moments(data, targets) if seen is None else seen
-        if self.family == "gaussian":
-            about, unit = seen.mean[-1], seen.deviation[-1] or 1.0
-            units = np.where(seen.deviation > 0.0, seen.deviation, 1.0)
-        else:
-            about, unit, units = np.log(seen.mean[-1]), 1.0, seen.units
-        return about, unit, seen.mean[:-1], units[:-1]
+        mean, unit, units = TARGETS[self.family].units(seen)
+        return mean, unit, seen.mean[:-1], units
 
     def _prior_of(self, data, targets, learned=False, seen=None):
         mean, unit, centre, deviations = self._units(data, targets, seen)
@@ -492,52 +436,17 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _grouped_model(
         self, rows, data, targets, prior, past, n_rows, go_on, seen=None
     ):
-        given = rows, prior, past
-        if self.family == "gaussian":
-            if self.noise_scale != "learn":
-                family = GaussianNoise(float(self.noise_scale) ** 2)
-                return GroupedModel(family, *given, n_rows=n_rows)
-            if seen is not None:
-                variance = seen.square[-1] / seen.weight
-                least = np.sqrt(least_noise(seen.mean[-1], variance))
-            elif go_on:
-                least = self._group_state["least"]
-            else:
-                least = np.sqrt(least_noise(*mean_variance(data, targets)))
-            how = {"n_rows": n_rows, "least_noise": float(least)}
-            return GroupedModel(GaussianNoise(1.0), *given, **how)
-        if self.family == "poisson":
-            return GroupedModel(PoissonCounts(), *given)
-        learned, concentration = self.concentration == "learn", self.concentration
-        if learned:
-            concentration = self.concentration_ if go_on else 1.0
-        family = OverdispersedCounts(float(concentration))
-        return GroupedModel(family, *given, ConcentrationSearch() if learned else None)
+        given = self, rows, data, targets, prior, past, n_rows, go_on, seen
+        return TARGETS[self.family].grouped_model(*given)
 
     def _first_intercept(self, data, targets):
-        return log_rate_of(data, targets) if self.family in COUNTS else None
+        return TARGETS[self.family].first_intercept(data, targets)
 
     def _first_noise(self, data, targets):
-        if self.family != "gaussian":
-            return 1.0
-        if data.remote:
-            return float(column_moments(data, targets=True).plain.deviation[-1]) or 1.0
-        return float(np.std(targets)) or 1.0
+        return TARGETS[self.family].first_noise(data, targets)
 
     def _of_grouped_family(self, model, found, share):
-        if self.family == "negative-binomial":
-            of_rows, before = model.family.concentration, 1.0
-            if share < 1.0:
-                before = self.concentration_
-            return {"concentration_": before ** (1.0 - share) * of_rows**share}
-        if self.family == "poisson":
-            return {}
-        if model.n_noisy is None:
-            return {"noise_scale_": float(self.noise_scale), "noise_df_": np.inf}
-        scale, spread = VaryingPosterior(found, model.rows.order).noise
-        # Of the logarithm of a chi with so many degrees of freedom.
-        df = max(0.5 / spread**2, LEAST_DF)
-        return {"noise_scale_": scale, "noise_df_": df}
+        return TARGETS[self.family].learnt_of_groups(self, model, found, share)
 
     def _more_columns(self):
         prior = self.prior_scale_
@@ -546,149 +455,29 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return {"prior sd": prior}
 
     def _learn(self, data, targets, prior, n_seen, prior_of=None):
-        """Learn how wide the prior is, set the noise, and where a concentration starts.
-
-        A noise that is learned is that of the largest evidence, pooled with that of a
-        stream whose rows are not kept as sums.
-        """
-        if self.family == "negative-binomial":
-            start = self.concentration_ if n_seen else 1.0
-            learned = self.concentration == "learn"
-            self.concentration_ = start if learned else float(self.concentration)
-        if self.family != "gaussian":
-            return prior
-        scale, df, learned = self.noise_scale, np.inf, self.noise_scale == "learn"
-        if not (learned or prior_of):
-            self.noise_scale_, self.noise_df_ = float(scale), df
-            return prior
-        own, y, of_own = data, targets, lambda same: same
-        intercept = self.fit_intercept
-        if data.n_units < prior.n_dim:  # the same evidence, of as many coordinates
-            if n_seen:
-                own, y = in_coordinates_about(data, targets, prior, intercept)
-                standard = MeanField(np.zeros(data.n_units), np.ones(data.n_units))
-                of_own, intercept = lambda _: standard, False
-            else:
-                own, of_own = in_coordinates(data, prior)
-        sums = squares_of(own, y, of_own(prior), intercept)
-        sums = sums._replace(least=least_noise(*mean_variance(data, targets)))
-        if prior_of:
-            precision, of_features = of_own(prior).precision, sums
-            if self.fit_intercept:  # nothing is known of it, whatever the width
-                precision = precision[:-1, :-1]
-                of_features = sums.without_intercept()
-            known = None if learned else float(scale) ** 2
-            evidence = Evidence(of_features, precision)
-            self._width = Width.of(*evidence.width(WIDE, known), data.n_units)
-            prior = prior_of(self._width.value)
-        if learned:
-            evidence = Evidence(sums, of_own(prior).precision)
-            variance = evidence.noise()
-            df = evidence.freedom(variance)
-            if n_seen:
-                share = data.n_units / (data.n_units + n_seen)
-                variance = (1.0 - share) * self.noise_scale_**2 + share * variance
-                df += self.noise_df_
-            scale = np.sqrt(variance)
-        self.noise_scale_, self.noise_df_ = float(scale), df
-        return prior
+        given = self, data, targets, prior, n_seen, prior_of
+        return TARGETS[self.family].learn(*given)
 
     def _model(self, data, *given, alone=True):
-        learns = self.family == "negative-binomial" and self.concentration == "learn"
-        if learns and alone is not None:
-            known = None if alone else getattr(self, "_slopes_known", None)
-            return ConcentrationModel(data, *given, known=known)
-        return super()._model(data, *given)
+        return TARGETS[self.family].model(self, data, *given, alone=alone)
 
     def _of_family(self, model, point):
-        if not isinstance(model, ConcentrationModel):
-            return {}
-        known = model.slopes(point)
-        return {"concentration_": model.family.concentration, "_slopes_known": known}
+        return TARGETS[self.family].learnt(model, point)
 
     def _first_mean(self, model, data, prior):
-        mean = super()._first_mean(model, data, prior)
-        if self.family in COUNTS and self.fit_intercept:
-            mean[-1] = log_rate_of(data, model.y)
+        mean, of_family = super()._first_mean(model, data, prior), TARGETS[self.family]
+        first = of_family.first_intercept(data, model.y)
+        if first is not None and self.fit_intercept:
+            mean[-1] = first
         return mean
 
     def _attributes(self, posterior, k, dtype):
         fitted = super()._attributes(posterior, k, dtype)
-        scale, df = self._scale_and_df(fitted["posterior_"], posterior)
-        coef, intercept = self._columns(deviation(df) * scale, k, self)
-        fitted |= {"coef_std_": coef, "intercept_std_": intercept}
         for name in ("coef_", "coef_std_"):
             fitted[name] = fitted[name][0].astype(dtype, copy=False)
         for name in ("intercept_", "intercept_std_"):
             fitted[name] = float(fitted[name][0])
         return fitted
-
-    # The posterior
-
-    @property
-    def _df(self):
-        if self._grouped:
-            return np.inf  # what is not known of the noise is in the covariances
-        return vars(self).get("noise_df_", np.inf)
-
-    def _learnt_noise(self, whole, given_prior):
-        """Return the `LearntNoise` of a posterior, None where the noise is known."""
-        if not np.isfinite(self._df):
-            return None
-        scale, mean = self.prior_scale_, np.zeros(self.prior_scale_.size)
-        if given_prior.n_dim > scale.size:
-            scale = np.append(scale, self.intercept_prior_scale_)
-            mean = np.append(mean, self.intercept_prior_mean_)
-        shift = 0.0
-        if whole != given_prior:
-            scales = self._scales_by_width(scale.size, 1)
-            shift = shift_by_width(given_prior, scales, self._width.curvature)
-        return LearntNoise(given_prior, MeanField(mean, scale), self._df, shift)
-
-    def _scale_and_df(self, whole, given_prior):
-        noise = self._learnt_noise(whole, given_prior)
-        if noise is None:
-            return super()._scale_and_df(whole, given_prior)
-        variance, df = noise.of_coefficients()
-        return np.sqrt(variance), df
-
-    def _sample(self, n_samples, rng):
-        noise = self._learnt_noise(self.posterior_, self._given_prior)
-        if noise is None:
-            return super()._sample(n_samples, rng)
-        return noise.draws(n_samples, rng)
-
-    def _draw_targets(self, model, draws, times, data, offset, rng):
-        found = super()._draw_targets(model, draws, times, data, offset, rng)
-        if np.isfinite(self._df):  # the noise differs from draw to draw
-            z = model.draws_of_predictors(draws, data.batch(0, data.n_units))
-            mean = (z + offset)[..., 0]
-            found = mean + np.sqrt(times) * (found - mean)
-        return found
-
-    def _dispersed(self, each, times):
-        if not np.isfinite(self._df):
-            return each, {}
-        constant = 0.5 * np.log(2.0 * np.pi * self.noise_scale_**2)
-        each = (each + constant) / times - constant - 0.5 * np.log(times)
-        return each, {"noise_scale": self.noise_scale_ * np.sqrt(times[:, 0])}
-
-    @property
-    def _noise(self):
-        """Variance of the noise, with groups its mean."""
-        own = deviation(self.noise_df_) if self._grouped else 1.0
-        return np.square(own * self.noise_scale_)
-
-    def _draw_at(self, z, noise, rng):
-        if not noise.shape[1]:
-            return super()._draw_at(z, noise, rng)
-        return rng.normal(z[..., 0], noise)
-
-    def _log_likelihood_at(self, z, noise, targets):
-        if not noise.shape[1]:
-            return super()._log_likelihood_at(z, noise, targets)
-        square = np.square((targets - z[..., 0]) / noise)
-        return -0.5 * (square + np.log(2.0 * np.pi * noise**2))
 
     def _group_attributes(self, rows, dtype, parts, **others):
         found = super()._group_attributes(rows, dtype, parts, **others)
