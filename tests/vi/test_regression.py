@@ -18,12 +18,12 @@ from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.exceptions import PosteriorWarning
 from skvrem.vi import MinibatchSteps
 from skvrem.vi.gaussian._model_families import OverdispersedCounts
-from skvrem.vi.glm.targets._concentration import (
+from skvrem.vi.glm._counts import (
     CONCENTRATIONS,
     ConcentrationSearch,
+    count_quantile,
     counts_of_least,
 )
-from skvrem.vi.glm.targets._counts import count_quantile
 
 
 def rows(n=120):

@@ -471,17 +471,6 @@ def test_threads_and_pickles_change_nothing(monkeypatch):
     assert again.n_samples_seen_ == 2 * len(y)
 
 
-def test_pickles_may_name_the_folder_above():
-    X, y, group, _ = simulate("poisson", 23)
-    model = BayesianGLMRegressor("poisson").fit(X, y, groups=group)
-    old = b"skvrem.vi.glm._model_groups"
-    text = pickle.dumps(model, 0)
-    named = text.replace(b"skvrem.vi.glm.groups._model_posterior", old)
-    assert old in named and old not in text
-    a, b = (one.predict(X, groups=group) for one in (pickle.loads(named), model))
-    np.testing.assert_array_equal(a, b)
-
-
 def test_some_groups_first(monkeypatch):
     """Of many groups some are looked at first: the end is the same."""
     X, y, group, _ = simulate("poisson", 64)

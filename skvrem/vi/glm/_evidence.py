@@ -11,9 +11,6 @@ from skvrem.data import column_moments
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import GaussianNoise
 
-# Where pickles of streams look for what these know of the width of a prior.
-from skvrem.vi.glm.streams._width import Width as Width
-
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
 # Of the targets' standard deviation the noise is at least this share. Of constant ones,

@@ -17,9 +17,8 @@ from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.glm import _inference
 from skvrem.vi.glm._input import checked_offset, few_in_memory, open_blocks
 from skvrem.vi.glm._noise import NoisyPosterior
+from skvrem.vi.glm._targets import TARGETS, WIDE
 from skvrem.vi.glm.streams._gram import MOST_IN_GRAM, Gram
-from skvrem.vi.glm.targets import TARGETS
-from skvrem.vi.glm.targets._numbers import WIDE
 
 # Median of the prior of the population's scales, in standard deviations of the
 # targets for one of a feature.

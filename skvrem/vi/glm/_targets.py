@@ -1,41 +1,220 @@
-"""Counts as the targets of a regression: their rates, and intervals of them."""
+"""What a regression does that depends on its targets: a class a family.
+
+They have no state: what is learnt is set on the estimator, which is given.
+"""
 
 import warnings
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import betainc, pdtr, xlogy
 from sklearn.metrics import d2_tweedie_score, r2_score
 from sklearn.utils.validation import column_or_1d
 
+from skvrem.data import column_moments
 from skvrem.exceptions import PosteriorWarning
 from skvrem.utils._reports import outside
+from skvrem.vi.gaussian._answers import deviation, quantile
 from skvrem.vi.gaussian._model import GaussianModel
-from skvrem.vi.gaussian._model_families import OverdispersedCounts, PoissonCounts
+from skvrem.vi.gaussian._model_families import (
+    GaussianNoise,
+    OverdispersedCounts,
+    PoissonCounts,
+)
+from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.glm._counts import (
+    ConcentrationModel,
+    ConcentrationSearch,
+    count_quantile,
+    log_rate_of,
+)
+from skvrem.vi.glm._evidence import (
+    LEAST_DF,
+    Evidence,
+    least_noise,
+    mean_variance,
+    squares_of,
+)
 from skvrem.vi.glm._input import ColumnUnits, checked_offset, with_column
+from skvrem.vi.glm._span import in_coordinates, in_coordinates_about
 from skvrem.vi.glm.groups._model import GroupedModel
-from skvrem.vi.glm.targets._concentration import ConcentrationModel, ConcentrationSearch
-from skvrem.vi.glm.targets._numbers import ends
+from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
+from skvrem.vi.glm.streams._width import Width
 
+# Prior standard deviations of standardised coefficients, in those of the targets.
+WIDE = 2.5
 # Logarithm of the largest rate that is told from others, of 64 bits.
 MOST_LOG = 700.0
 # Standard deviation of the logarithm of a rate beyond which its mean, a hundred times
 # its median, says nothing; rates up to which that misleads nobody.
 WIDE_RATE, FEW_COUNTS = 3.0, 10.0
-# The least mean of counts.
-LEAST_RATE = 1e-3
-# Nodes of the quadrature for quantiles of counts, for each of their deviations that the
-# mean may be off; rows at once.
-COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 256
-# Share of large counts that their quantiles may be off by; the largest log-rate there.
-COUNT_DIGITS, MOST_LOG_RATE = 1e-6, 600.0
 
 
-class Counts:
+class NumberTargets:
+    """What a regression does for real numbers with Gaussian noise, known or learnt."""
+
+    name = "gaussian"
+    are_counts = False
+    #: Whether sums of squares and products of rows say all of them.
+    has_sums = True
+
+    def check(self, y):
+        """Refuse targets (n,) that are no such numbers."""
+
+    def beside(self, y, offset):
+        """Return targets as models take them, given an offset (n,)."""
+        return y - offset
+
+    def of_none(self):
+        """Return the targets of no rows, with an offset."""
+        return np.empty(0)
+
+    def likelihood(self, estimator):
+        """Return the likelihood, with what the estimator has learnt."""
+        return GaussianNoise(float(estimator.noise_scale_) ** 2)
+
+    # Fits
+
+    def moments(self, data, targets):
+        """Return moments of the features, and of the targets as the last column."""
+        features = column_moments(data).weighted
+        return with_column(features, *mean_variance(data, targets))
+
+    def units(self, seen):
+        """Return the targets' mean and deviation, and the units of the features.
+
+        Where features are at their means; seen: what `moments` returns.
+        """
+        units = np.where(seen.deviation > 0.0, seen.deviation, 1.0)
+        return seen.mean[-1], seen.deviation[-1] or 1.0, units[:-1]
+
+    def first_intercept(self, data, targets):
+        """Return where a cold fit starts the intercept, None at its prior's mean."""
+
+    def first_noise(self, data, targets):
+        """Return the noise that a cold fit to groups starts from."""
+        if data.remote:
+            return float(column_moments(data, targets=True).plain.deviation[-1]) or 1.0
+        return float(np.std(targets)) or 1.0
+
+    def learn(self, estimator, data, targets, prior, n_seen, prior_of):
+        """Learn how wide the prior is, and set the noise.
+
+        As `_learn` of :class:`GaussianPosterior`. A noise that is learned is that of
+        the largest evidence, pooled with that of a stream whose rows are not kept as
+        sums.
+        """
+        scale, df = estimator.noise_scale, np.inf
+        learned = scale == "learn"
+        if not (learned or prior_of):
+            estimator.noise_scale_, estimator.noise_df_ = float(scale), df
+            return prior
+        own, y, of_own = data, targets, lambda same: same
+        intercept = estimator.fit_intercept
+        if data.n_units < prior.n_dim:  # the same evidence, of as many coordinates
+            if n_seen:
+                own, y = in_coordinates_about(data, targets, prior, intercept)
+                standard = MeanField(np.zeros(data.n_units), np.ones(data.n_units))
+                of_own, intercept = lambda _: standard, False
+            else:
+                own, of_own = in_coordinates(data, prior)
+        sums = squares_of(own, y, of_own(prior), intercept)
+        sums = sums._replace(least=least_noise(*mean_variance(data, targets)))
+        if prior_of:
+            precision, of_features = of_own(prior).precision, sums
+            if estimator.fit_intercept:  # nothing is known of it, whatever the width
+                precision = precision[:-1, :-1]
+                of_features = sums.without_intercept()
+            known = None if learned else float(scale) ** 2
+            evidence = Evidence(of_features, precision)
+            width = Width.of(*evidence.width(WIDE, known), data.n_units)
+            estimator._width, prior = width, prior_of(width.value)
+        if learned:
+            evidence = Evidence(sums, of_own(prior).precision)
+            variance = evidence.noise()
+            df = evidence.freedom(variance)
+            if n_seen:
+                share = data.n_units / (data.n_units + n_seen)
+                before = estimator.noise_scale_**2
+                variance = (1.0 - share) * before + share * variance
+                df += estimator.noise_df_
+            scale = np.sqrt(variance)
+        estimator.noise_scale_, estimator.noise_df_ = float(scale), df
+        return prior
+
+    def model(self, estimator, data, *given, alone):
+        """Return the model of rows, as `_model` of :class:`GaussianPosterior`."""
+        return GaussianModel(*given)
+
+    def learnt(self, model, point):
+        """Return the fitted attributes of what a model has learnt."""
+        return {}
+
+    # Fits to groups
+
+    def grouped_model(
+        self, estimator, rows, data, targets, prior, past, n_rows, go_on, seen
+    ):
+        """Return the model of rows of groups, with `moments` of all of a stream."""
+        given = rows, prior, past
+        if estimator.noise_scale != "learn":
+            family = GaussianNoise(float(estimator.noise_scale) ** 2)
+            return GroupedModel(family, *given, n_rows=n_rows)
+        if seen is not None:
+            variance = seen.square[-1] / seen.weight
+            least = np.sqrt(least_noise(seen.mean[-1], variance))
+        elif go_on:
+            least = estimator._group_state["least"]
+        else:
+            least = np.sqrt(least_noise(*mean_variance(data, targets)))
+        how = {"n_rows": n_rows, "least_noise": float(least)}
+        return GroupedModel(GaussianNoise(1.0), *given, **how)
+
+    def learnt_of_groups(self, estimator, model, found, share):
+        """Return the fitted attributes of what a model of groups has learnt.
+
+        The rows are such a share of all of a stream.
+        """
+        if model.n_noisy is None:
+            return {"noise_scale_": float(estimator.noise_scale), "noise_df_": np.inf}
+        scale, spread = VaryingPosterior(found, model.rows.order).noise
+        # Of the logarithm of a chi with so many degrees of freedom.
+        df = max(0.5 / spread**2, LEAST_DF)
+        return {"noise_scale_": scale, "noise_df_": df}
+
+    # Answers
+
+    def means_and_deviations(self, estimator, X, offset, groups, deviations):
+        """Return means and, if asked for, standard deviations of new targets, (n, 2).
+
+        Without the second (n, 1).
+        """
+        if not deviations:
+            found = estimator._predictors(X, lambda a, *_: a, groups, spread=False)
+            return found + checked_offset(offset, len(found))[..., None]
+        mean, variance, df = _noisy_rows(estimator, X, offset, groups, noisy=True)
+        return np.column_stack([mean, np.sqrt(variance * deviation(df) ** 2)])
+
+    def mean_interval(self, estimator, X, offset, groups, tail):
+        """Return the ends (n, 2) of intervals of means, with a share beyond each."""
+        return _ends(*_noisy_rows(estimator, X, offset, groups), tail)
+
+    def interval(self, estimator, X, offset, groups, tail):
+        """Return the ends (n, 2) of intervals of new targets."""
+        return _ends(*_noisy_rows(estimator, X, offset, groups, noisy=True), tail)
+
+    def loss(self, y, mean):
+        """Return the deviance (n,) of targets from means."""
+        return np.square(y - mean)
+
+    def score(self, y, mean, sample_weight):
+        """Return the share of the deviance that means of rows explain."""
+        return r2_score(y, mean, sample_weight=sample_weight)
+
+
+class CountTargets:
     """What a regression does for counts, here those of Poisson.
 
-    As :class:`Numbers` does for real numbers.
+    As :class:`NumberTargets` does for real numbers.
     """
 
     name = "poisson"
@@ -134,7 +313,7 @@ class Counts:
 
     def mean_interval(self, estimator, X, offset, groups, tail):
         """Return the ends (n, 2) of intervals of rates, with a share beyond each."""
-        return _exp(ends(*_moments(estimator, X, offset, groups), np.inf, tail))
+        return _exp(_ends(*_moments(estimator, X, offset, groups), np.inf, tail))
 
     def interval(self, estimator, X, offset, groups, tail):
         """Return the ends (n, 2) of intervals of new counts."""
@@ -158,7 +337,7 @@ class Counts:
         return d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1)
 
 
-class OverdispersedTargets(Counts):
+class OverdispersedTargets(CountTargets):
     """What a regression does for negative binomial counts."""
 
     name = "negative-binomial"
@@ -217,6 +396,36 @@ class OverdispersedTargets(Counts):
         return lambda counts, rate: betainc(r, counts + 1.0, r / (r + rate))
 
 
+#: By the names of `family`.
+TARGETS = {
+    one.name: one for one in (NumberTargets(), CountTargets(), OverdispersedTargets())
+}
+
+
+def _ends(mean, variance, df, tail):
+    """Return the ends (n, 2) of central intervals, of Student's t or normals."""
+    half = -quantile(tail, df) * np.sqrt(variance)
+    return np.column_stack([mean - half, mean + half])
+
+
+def _noisy_rows(estimator, X, offset, groups, noisy=False):
+    """Return means, squared scales and degrees of freedom of rows, or new targets."""
+    about = estimator.posterior_, estimator._given_prior
+    learnt, noise = estimator._learnt_noise(*about), 0.0
+    if noisy:
+        noise = estimator._noise
+    if learnt is not None:
+        spread = learnt.of_rows(estimator._of_fit.fit_intercept)
+
+    def answer(a, v, family, model=None, batch=None):
+        if learnt is None:
+            return np.column_stack([a, v + noise, np.full(len(v), np.inf)])
+        return np.column_stack([a, *spread(v[:, 0], noise, batch)])
+
+    a, variance, df = estimator._predictors(X, answer, groups).T
+    return a + checked_offset(offset, len(a)), variance, df
+
+
 def _exp(logarithms):
     """Return exponentials, of logarithms that are too large the largest."""
     return np.exp(np.minimum(logarithms, MOST_LOG))
@@ -247,82 +456,3 @@ def _warn_of_rates(estimator, mean, variance):
             PosteriorWarning,
             stacklevel=outside(),
         )
-
-
-def log_rate_of(data, targets=None):
-    """Return `log_rate` of a source, whose batches may bring the targets."""
-    if data.remote:
-        top = data.chunks().reduce(_top_of_block, max)
-        sums = data.chunks().sum(partial(_rates_of_block, top))
-        rate = sums.counts / sums.exposure
-        return float(np.log(max(rate, LEAST_RATE)) - top)
-    return log_rate(targets, data.weight if data.weight.size else None)
-
-
-class Rates(NamedTuple):
-    """Sums of counts, and of what they were counted in."""
-
-    counts: float
-    exposure: float
-
-
-def _top_of_block(batch):
-    return float(batch.targets[:, 1].max()) if batch.targets.ndim > 1 else 0.0
-
-
-def _rates_of_block(top, batch):
-    y, weight = batch.targets, batch.weight if batch.weight.size else 1.0
-    exposure, counts = np.ones(len(y)), y
-    if y.ndim > 1:
-        exposure, counts = np.exp(y[:, 1] - top), y[:, 0]
-    return Rates(float(np.sum(weight * counts)), float(np.sum(weight * exposure)))
-
-
-def log_rate(targets, weight):
-    """Return the logarithm of the mean of counts where the offset is zero."""
-    if targets.ndim == 1:
-        return float(np.log(max(np.average(targets, weights=weight), LEAST_RATE)))
-    top = targets[:, 1].max()
-    exposure = np.exp(targets[:, 1] - top)
-    rate = np.average(targets[:, 0], weights=weight)
-    rate /= np.average(exposure, weights=weight)
-    return float(np.log(max(rate, LEAST_RATE)) - top)
-
-
-def count_quantile(a, sd, distribution, p, more=0.0):
-    """Return the least counts (m,) that are not exceeded with probability p.
-
-    Of counts whose logarithmic means are normal, with means a (m,) and standard
-    deviations sd (m,); ``distribution(counts, mean)`` is that of a count, whose
-    variance is mean + more mean^2. Counts above a million are so to six digits.
-    """
-    # Where counts vary little about their means, the probability is nearly a step.
-    variance = np.exp(-np.clip(a, -MOST_LOG_RATE, MOST_LOG_RATE))
-    steps = COUNT_NODES * (1.0 + sd / np.sqrt(variance + more))
-    order, found = np.argsort(steps), np.empty(a.shape)
-    for start in range(0, a.size, COUNT_ROWS):
-        some = order[start : start + COUNT_ROWS]
-        most = min(steps[some[-1]], MOST_COUNT_NODES)
-        nodes = np.linspace(-8.0, 8.0, int(most) + 1)
-        weights = np.exp(-0.5 * nodes**2)
-        weights /= weights.sum()
-        rates = a[some, None] + sd[some, None] * nodes
-        rates = np.exp(np.minimum(rates, MOST_LOG_RATE))
-
-        def is_short(counts, rates=rates, weights=weights):
-            return distribution(counts[:, None], rates) @ weights < p
-
-        low, high = np.full(len(rates), -1.0), np.ceil(rates @ weights)
-        while (short := is_short(high)).any():
-            low, high = np.where(short, high, low), high + short * (high + 1.0)
-        while (high - low > np.maximum(1.0, COUNT_DIGITS * high)).any():
-            far = high > 4.0 * low + 8.0  # by magnitudes first
-            middle = np.where(
-                far, np.sqrt(low + 1.0) * np.sqrt(high), 0.5 * (low + high)
-            )
-            middle = np.floor(middle)
-            # Of ends that have met, the middle is the lower one.
-            short = is_short(middle) | (middle <= low)
-            low, high = np.where(short, middle, low), np.where(short, high, middle)
-        found[some] = high
-    return found

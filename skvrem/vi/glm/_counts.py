@@ -1,4 +1,4 @@
-"""The concentration of negative binomial counts: that of the highest bound."""
+"""Counts as targets: their rate, their concentration, their quantiles."""
 
 from functools import partial
 from typing import NamedTuple
@@ -21,6 +21,13 @@ CONCENTRATIONS = np.geomspace(LEAST_CONCENTRATION, MOST_CONCENTRATION, 41)
 # Scale of the half-normal prior of one by the root of a concentration, how much rates
 # vary beside their mean. Counts that are (nearly) all zero have any rate without it.
 MOST_VARIATION = 3.0
+# The least mean of counts.
+LEAST_RATE = 1e-3
+# Nodes of the quadrature for quantiles of counts, for each of their deviations that the
+# mean may be off; rows at once.
+COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 256
+# Share of large counts that their quantiles may be off by; the largest log-rate there.
+COUNT_DIGITS, MOST_LOG_RATE = 1e-6, 600.0
 
 
 class ConcentrationModel(GaussianModel):
@@ -186,3 +193,82 @@ def counts_of_least(slope):
 def _slope_with_prior(slope, log_r):
     r = np.exp(log_r)
     return slope(OverdispersedCounts(r)) - 0.5 / (MOST_VARIATION**2 * r)
+
+
+def log_rate_of(data, targets=None):
+    """Return `log_rate` of a source, whose batches may bring the targets."""
+    if data.remote:
+        top = data.chunks().reduce(_top_of_block, max)
+        sums = data.chunks().sum(partial(_rates_of_block, top))
+        rate = sums.counts / sums.exposure
+        return float(np.log(max(rate, LEAST_RATE)) - top)
+    return log_rate(targets, data.weight if data.weight.size else None)
+
+
+class Rates(NamedTuple):
+    """Sums of counts, and of what they were counted in."""
+
+    counts: float
+    exposure: float
+
+
+def _top_of_block(batch):
+    return float(batch.targets[:, 1].max()) if batch.targets.ndim > 1 else 0.0
+
+
+def _rates_of_block(top, batch):
+    y, weight = batch.targets, batch.weight if batch.weight.size else 1.0
+    exposure, counts = np.ones(len(y)), y
+    if y.ndim > 1:
+        exposure, counts = np.exp(y[:, 1] - top), y[:, 0]
+    return Rates(float(np.sum(weight * counts)), float(np.sum(weight * exposure)))
+
+
+def log_rate(targets, weight):
+    """Return the logarithm of the mean of counts where the offset is zero."""
+    if targets.ndim == 1:
+        return float(np.log(max(np.average(targets, weights=weight), LEAST_RATE)))
+    top = targets[:, 1].max()
+    exposure = np.exp(targets[:, 1] - top)
+    rate = np.average(targets[:, 0], weights=weight)
+    rate /= np.average(exposure, weights=weight)
+    return float(np.log(max(rate, LEAST_RATE)) - top)
+
+
+def count_quantile(a, sd, distribution, p, more=0.0):
+    """Return the least counts (m,) that are not exceeded with probability p.
+
+    Of counts whose logarithmic means are normal, with means a (m,) and standard
+    deviations sd (m,); ``distribution(counts, mean)`` is that of a count, whose
+    variance is mean + more mean^2. Counts above a million are so to six digits.
+    """
+    # Where counts vary little about their means, the probability is nearly a step.
+    variance = np.exp(-np.clip(a, -MOST_LOG_RATE, MOST_LOG_RATE))
+    steps = COUNT_NODES * (1.0 + sd / np.sqrt(variance + more))
+    order, found = np.argsort(steps), np.empty(a.shape)
+    for start in range(0, a.size, COUNT_ROWS):
+        some = order[start : start + COUNT_ROWS]
+        most = min(steps[some[-1]], MOST_COUNT_NODES)
+        nodes = np.linspace(-8.0, 8.0, int(most) + 1)
+        weights = np.exp(-0.5 * nodes**2)
+        weights /= weights.sum()
+        rates = a[some, None] + sd[some, None] * nodes
+        rates = np.exp(np.minimum(rates, MOST_LOG_RATE))
+
+        def is_short(counts, rates=rates, weights=weights):
+            return distribution(counts[:, None], rates) @ weights < p
+
+        low, high = np.full(len(rates), -1.0), np.ceil(rates @ weights)
+        while (short := is_short(high)).any():
+            low, high = np.where(short, high, low), high + short * (high + 1.0)
+        while (high - low > np.maximum(1.0, COUNT_DIGITS * high)).any():
+            far = high > 4.0 * low + 8.0  # by magnitudes first
+            middle = np.where(
+                far, np.sqrt(low + 1.0) * np.sqrt(high), 0.5 * (low + high)
+            )
+            middle = np.floor(middle)
+            # Of ends that have met, the middle is the lower one.
+            short = is_short(middle) | (middle <= low)
+            low, high = np.where(short, middle, low), np.where(short, high, middle)
+        found[some] = high
+    return found
