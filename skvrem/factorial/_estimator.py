@@ -1,6 +1,7 @@
 """The scikit-learn shell of the factorial mixture."""
 
 import warnings
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -23,11 +24,13 @@ from skvrem.data import (
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters
+from skvrem.factorial._moves import FactorMoves
 from skvrem.factorial._start import (
     LEAST_NOISE,
     kinds_of_starts,
     learned_temperature,
     moments,
+    n_more_starts,
     resume,
     starting_parameters,
     starting_temperature,
@@ -146,12 +149,16 @@ class FactorialMixture(
         Starts, of which the best is kept; see ``init_scores_``. "auto" is two where
         `temperature` is "auto", the first of them not tempered, so that no fit ends
         below that of ``tempering=None``; four or six where X has up to 2 or 1.3
-        million numbers times components; else one. With more features than rows, where
-        neither `temperature` nor `components_init` is given, one more begins near
-        clusters of rows, not tempered. An integer makes starts of each kind in turn, of
-        the tempered ones first. Where the squared mean is more than half of the
-        variance and no `components_init` is given, each of these has a twin in which
-        one component begins as the mean, active in all rows; sizes count twice then.
+        million numbers times components; else one. Below 1 million, where `solver` is
+        "auto" too, up to twelve untempered ones follow, and moves lead on from ends
+        that are among the best three when they are reached: optima differ by more there
+        than they cost in seconds (see Notes). With more features than rows, where
+        neither `temperature` nor `components_init` is given, two only, and one more
+        that begins near clusters of rows, not tempered. An integer makes starts of each
+        kind in turn, of the tempered ones first. Where the squared mean is more than
+        half of the variance and no `components_init` is given, each of these has a twin
+        in which one component begins as the mean, active in all rows; sizes count twice
+        then, and six follow, or none beyond a thousand times the variance.
     components_init : array-like of shape (n_components, n_features), default=None
         Components to start from, in place of random ones. These are near each other,
         apart in random directions; with more features than rows, which random
@@ -231,6 +238,11 @@ class FactorialMixture(
     With "global" the distribution over temperatures starts at the highest one and
     moves towards its optimum by a constant step; what remains of the temperature after
     `annealing_iter` epochs goes in half as many more.
+
+    A move takes one component away and puts a binary factor of what the others leave in
+    its place, where k-means with a centre that stays at zero finds it. It is taken if
+    some epochs from there gain `tol` and half a nat for each number in a component.
+    Passes count their trials; epochs do not.
 
     Too hot, all components are best the same; noise keeps them apart. A fit whose
     starts are all tempered warns of those that have not parted; any fit warns of those
@@ -441,14 +453,18 @@ class FactorialMixture(
         total, variance = data.total_weight, found.variance
         kinds = kinds_of_starts(self, data, found, warm)
         left = iter(kinds)
+        moving = not warm and n_more_starts(self, data, found) > 0
+        ends: list = []
         seen = data.n_units + (self.n_samples_seen_ if warm else 0)
 
         def describe(point, objective):
             return {"n_samples_seen_": seen, **self._attributes(point, dtype)}
 
+        how = total, dtype, variance, self.inner_iter, keep_sums
+        make = partial(self._model, *how)
+
         def start(rng):
-            model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
-            kind = next(left)
+            model, kind = make(), next(left)
             if warm:
                 point, passes = resume(self, model, data, d, last), 0.0
                 if last is None:
@@ -461,7 +477,9 @@ class FactorialMixture(
                 at = point.parameters
                 first = starting_temperature(model, at, data, variance, rng)
             temperature = self._temperature(first, total)
-            return solvers.Start(model, point, describe, passes, temperature)
+            again = FactorMoves(make, data, self.tol, ends) if moving else None
+            start = model, point, describe, passes, temperature
+            return solvers.Start(*start, again=again)
 
         random_state = check_random_state(self.random_state)
         with Progress(self, X, y, len(kinds)) as progress:
@@ -472,8 +490,7 @@ class FactorialMixture(
         self._warn_vanished(best.point.parameters, [kind.temperature for kind in kinds])
         vars(self).update(attributes)
         if not data.remote:
-            model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
-            point = model.pack(best.point)
+            point = make().pack(best.point)
             solvers.keep_of_rows(self, given, "components_", point)
 
     def _warn_vanished(self, parameters, temperatures):

@@ -426,13 +426,12 @@ class FactorialModel(Averaging):
         would end elsewhere, and the components follow.
         """
         nu, _ = self.evaluate(point.parameters, np.asarray(rows, self.dtype))
-        return np.rint(nu * kernels.WHOLE).astype(np.uint16)
+        return to_fractions(nu)
 
     @staticmethod
     def codes(activation, n_rows):
         """Return codes of rows that have not been visited: π."""
-        fractions = np.rint(activation * kernels.WHOLE).astype(np.uint16)
-        return np.broadcast_to(fractions, (n_rows, len(activation))).copy()
+        return np.tile(to_fractions(activation), (n_rows, 1))
 
     def _sum_zx(self, sum_zz, parameters):
         """E[ZᵀX] that gives the means of `parameters`."""
@@ -503,6 +502,16 @@ class FactorialModel(Averaging):
             statistics=point.statistics._replace(sum_zx=sum_zx),
             repaired=tuple(twins.tolist()),
         )
+
+
+def to_fractions(nu):
+    """Return ν as the 16-bit fractions that are kept."""
+    return np.rint(nu * kernels.WHOLE).astype(np.uint16)
+
+
+def from_fractions(codes):
+    """Return ν of what is kept."""
+    return codes / kernels.WHOLE
 
 
 def no_codes(codes):

@@ -26,6 +26,9 @@ NEAR = 0.3
 # have to hold it, and above which it is the likelier start: parts that are active in
 # less than half of the rows lie below, unless they overlap much.
 FAR, FARTHER = 0.5, 2.0
+# And above which there are no moves: the prior that components share is then as wide as
+# the mean is long, and the bound is higher where some are nothing.
+FARTHEST = 1e3
 # Activation that is to be learned of a component that begins at the mean, in all rows.
 ALWAYS = 0.99
 # Rounding of sums of squares, in parts of the variance, that leaves a fit its sense.
@@ -35,9 +38,10 @@ TILE_SIZE = 1 << 18
 SAMPLE, SAMPLE_SIZE = 1000, 1 << 20
 # Rows for each component that directions are found from, however many features.
 FEWEST_ROWS = 5
-# Numbers of X times components that starts look at altogether, which are two of them at
-# least, and three times two at most: optima differ by tenths of nats a row.
-WORTH, MOST_PAIRS = 4_000_000, 3
+# Numbers of X times components that pairs of starts look at altogether, one pair at
+# least and three at most, with as many untempered starts more as pairs would follow, up
+# to twelve: optima differ by tenths of nats a row.
+WORTH, MOST_PAIRS, MOST_MORE = 4_000_000, 3, 12
 # A variance with an inverse.
 LEAST_VARIANCE = 1e-290
 
@@ -161,7 +165,7 @@ def kinds_of_starts(estimator, data, moments, warm):
     given = estimator.components_init is not None
     wide = data.n_features > data.total_weight and not given
     first, other = "rows" if wide else "isotropic", "isotropic"
-    begins = (False, True) if moments.distance > FAR and not given else (False,)
+    begins = _begins(estimator, moments)
 
     def twins(*kinds, begins=begins):
         return [KindOfStart(*kind, begin) for kind in kinds for begin in begins]
@@ -179,12 +183,39 @@ def kinds_of_starts(estimator, data, moments, warm):
     if plain:
         starts = twins((1.0, first))
     else:
-        size = data.n_units * data.n_features * int(estimator.n_components)
-        one = wide or data.remote or given
-        most = WORTH // (size * len(begins))
-        n_pairs = 1 if one else int(np.clip(most, 1, MOST_PAIRS))
+        n_pairs = min(n_affordable(estimator, data, moments), MOST_PAIRS)
         starts = n_pairs * twins((1.0, first), (highest, other))
+        starts += n_more_starts(estimator, data, moments) * twins((1.0, first))
     return starts + (twins((1.0, "clusters")) if wide else [])
+
+
+def _begins(estimator, moments):
+    """Return whether starts have an intercept, one after the other."""
+    far = moments.distance > FAR and estimator.components_init is None
+    return (False, True) if far else (False,)
+
+
+def n_affordable(estimator, data, moments):
+    """Return how many pairs of starts data are small enough for, one at least."""
+    wide = data.n_features > data.total_weight
+    if wide or data.remote or estimator.components_init is not None:
+        return 1
+    size = data.n_units * data.n_features * int(estimator.n_components)
+    return max(1, int(WORTH // (size * len(_begins(estimator, moments)))))
+
+
+def n_more_starts(estimator, data, moments):
+    """Return how many untempered starts, or twins, "auto" makes beside the pairs.
+
+    Where there are any, moves lead on from the best ends as well.
+    """
+    chosen = (estimator.n_init, estimator.temperature, estimator.solver)
+    near = moments.distance < FARTHEST
+    if chosen != ("auto",) * 3 or estimator.tempering is None or not near:
+        return 0
+    begins = _begins(estimator, moments)
+    spare = n_affordable(estimator, data, moments) - MOST_PAIRS
+    return max(0, min(spare, MOST_MORE // len(begins)))
 
 
 def starting_parameters(estimator, moments, data, rng, kind):

@@ -275,7 +275,9 @@ class _Entrant:
                 self.n_begun, left = self.n_begun + 1, self.most
             if self.n_begun > ANEW:
                 break
-            led, self.run = end, self._go_on(end, point, passes)
+            # It comes from where the temperature has come down.
+            how = {"temperature": Constant(1.0)}
+            led, self.run = end, self._go_on(end, point, passes, **how)
             end = self.run.advance(left).result()
             left -= end.n_iter
             # What is degenerate has no part in the rest.
@@ -290,11 +292,11 @@ class _Entrant:
         last = last._replace(passes=passes, seconds=time.perf_counter() - self.began)
         return result._replace(history=[*result.history[:-1], last])
 
-    def _go_on(self, led, point, passes=0.0):
+    def _go_on(self, led, point, passes=0.0, **how):
         """Return a run by the solver of the plan, at the cost of what has led there."""
         seconds = time.perf_counter() - self.began
         cost = {"passes": led.history[-1].passes + passes, "seconds": seconds}
-        run = self.open(self.plan.solver, self.data, point=point, **cost)
+        run = self.open(self.plan.solver, self.data, point=point, **cost, **how)
         self.slots.append(run.slot)
         return run
 

@@ -103,8 +103,11 @@ def test_starts_far_from_zero_have_twins_with_an_intercept(
 def test_twins_take_the_place_of_further_starts(monkeypatch):
     X = wide(0, 200, 20)
     monkeypatch.setattr(_start, "WORTH", 4.2 * 3 * X.size)
-    assert len(kinds(X)) == 6
+    assert len(kinds(X)) == 7
     assert len(kinds(X + 5.0)) == 8
+    monkeypatch.setattr(_start, "WORTH", 99 * X.size)
+    assert len(kinds(X + 5.0)) == len(kinds(X + 1.0)) == 24
+    assert len(kinds(X + 1e3)) == 12  # where the bound prefers fewer components
 
 
 @pytest.mark.parametrize(
@@ -127,7 +130,7 @@ def test_more_features_than_rows_have_one_start_more(given, n_starts):
     fit = FactorialMixture(3, **short, **given)
     narrow = n_starts - (given.keys() <= {"tempering"})  # where starts are not given
     if given.keys() <= {"tempering"} and narrow == 2:  # with tempering
-        narrow = 2 * _start.MOST_PAIRS
+        narrow = 2 * _start.MOST_PAIRS + _start.MOST_MORE
     assert len(fit.fit(X).init_scores_) == narrow
     assert len(fit.fit(X[:59]).init_scores_) == n_starts
     # Rows count as often as they weigh.
@@ -135,16 +138,19 @@ def test_more_features_than_rows_have_one_start_more(given, n_starts):
     assert len(fit.fit(X[:59], sample_weight=twice).init_scores_) == narrow
 
 
-@pytest.mark.parametrize(("share", "n_starts"), [(1.0, 2), (2.1, 4), (9.0, 6)])
-def test_small_data_have_more_starts(share, n_starts, monkeypatch):
+@pytest.mark.parametrize(
+    ("share", "n_starts", "n_more"),
+    [(1.0, 2, 0), (2.1, 4, 0), (3.9, 6, 0), (5.1, 6, 2), (99.0, 6, 12)],
+)
+def test_small_data_have_more_starts(share, n_starts, n_more, monkeypatch):
     """In turns without and with tempering, which is no start's where none is asked."""
     X = wide(0, 200, 20)
     monkeypatch.setattr(_start, "WORTH", share * 3 * X.size)
     fit = FactorialMixture(3, random_state=0).fit(X)
-    assert len(fit.init_scores_) == n_starts
+    assert len(fit.init_scores_) == n_starts + n_more
     assert fit.objective_ == fit.init_scores_.max()
     pair = [(1.0, "isotropic", False), ("auto", "isotropic", False)]
-    assert kinds(X) == n_starts // 2 * pair
+    assert kinds(X) == n_starts // 2 * pair + n_more * pair[:1]
     assert kinds(X, tempering=None) == pair[:1]
 
 
