@@ -48,6 +48,7 @@ def kernel(function=None, **options):
     if function is None:
         return lambda function: kernel(function, **options)
     options = {"nogil": True, "cache": True, "error_model": "numpy"} | options
+    options["no_cfunc_wrapper"] = True  # C has no use for any, and it takes a while
     if options["cache"]:
         # numba takes the name of a function into those of its files.
         checksum = sources_checksum(function.__code__.co_filename)
@@ -71,19 +72,19 @@ def kernel(function=None, **options):
 def inner_kernel(function=None, *, apart=True, **options):
     """Compile a function that kernels call, and nothing else; see `kernel`.
 
-    What Python and C would call it by takes a fifth of the time to compile. A call from
+    What Python would call it by takes a fifth of the time to compile. A call from
     Python, which would end the process, is a TypeError.
 
-    It is optimized `apart`, and again as a part of each kernel that it is linked into.
-    Where many are nested the former is much of the time to compile, and changes
-    nothing; the loops of mixtures are slower without it.
+    It is optimized and turned into machine code `apart`, and again as a part of each
+    kernel that it is linked into. Where many are nested the former is much of the time
+    to compile, and changes nothing; the loops of mixtures are slower without it.
     """
     if function is None:
         return lambda function: inner_kernel(function, apart=apart, **options)
-    bare = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options["no_cpython_wrapper"] = True
     if not apart:
-        bare["pipeline_class"] = _PartCompiler
-    compiled = kernel(function, **bare, **options)
+        options["pipeline_class"] = _PartCompiler
+    compiled = kernel(function, **options)
 
     def add_overload(found):
         compiled.overloads[tuple(found.signature.args)] = found
@@ -102,14 +103,39 @@ class _PartCompiler(compiler.Compiler):
     def define_pipelines(self):
         codegen, name = self.state.targetctx.codegen(), self.state.func_id.func_qualname
         self.state.library = _PartLibrary(codegen, name)
-        self.state.library.enable_object_caching()  # as of all others
         return super().define_pipelines()
 
 
 class _PartLibrary(JITCodeLibrary):
-    """Code that nobody runs as it is: kernels link it in, and optimize the whole."""
+    """Code that nobody runs as it is: kernels link it in, and optimize the whole.
+
+    So it has no machine code: no address, and no place to write what Python objects a
+    function refers to, which none of ours does.
+    """
 
     def _optimize_final_module(self):
+        pass
+
+    def _finalize_final_module(self):
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name):
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self):
+        return _NoMachineCode()
+
+    def serialize_using_object_code(self):
+        return self.serialize_using_bitcode()
+
+
+class _NoMachineCode:
+    """What stands in for the generator of machine code where there is none."""
+
+    def set_env(self, name, environment):
         pass
 
 

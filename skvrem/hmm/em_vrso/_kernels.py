@@ -31,6 +31,8 @@ from skvrem.hmm.em_vrso._kernels_search import search_chain, search_states
 from skvrem.hmm.emissions._kernels_rows import (
     INLINED,
     LEAN,
+    ONE,
+    ZERO,
     N,
     add_log_densities,
     add_slopes,
@@ -54,7 +56,7 @@ def _put(row, table, t):
         table[t, i] = row[i]
 
 
-@kernel(fastmath=CONTRACT, _nrt=False, forceinline=True)  # a test calls it
+@inner_kernel(**INLINED)
 def _softmax(u, places, at, n_rows, n, n_inputs, design, t, out):
     """Rows of probabilities from logits (Eq. 2), which begin at a place."""
     k, row, size = np.uint64(at), np.uint64(t), np.uint64(n)
@@ -81,11 +83,10 @@ def _softmax(u, places, at, n_rows, n, n_inputs, design, t, out):
 def _transitions(u, places, n, which, design, t, fixed, rest, shares, into):
     """Fill the softmax, and the probabilities, of transitions into row t."""
     n_inputs, m = max(1, design.shape[1]), which[t] if which.size else 0
-    at = m * n * n
+    at, out = m * n * n, shares if fixed.size else into
+    _softmax(u, places, at * n_inputs, n, n, n_inputs, design, t, out)
     if not fixed.size:
-        _softmax(u, places, at * n_inputs, n, n, n_inputs, design, t, into)
         return
-    _softmax(u, places, at * n_inputs, n, n, n_inputs, design, t, shares)
     for i in range(n):
         for j in range(n):
             k = i * n + j
@@ -98,7 +99,7 @@ def derive_all(pieces, slots, constants, u, v, w):
     for k in range(np.uint64(slots.size)):
         v[k] = u[slots[k]]
     for k in range(len(pieces)):
-        derive(pieces, k, 0, pieces[k, N], v, constants, w)
+        derive(pieces, k, ZERO, pieces[k, N], v, constants, w)
 
 
 @inner_kernel(**LEAN)
@@ -225,8 +226,8 @@ def messages(
     own, delta, into = np.empty(n_parts), np.empty(n), np.empty(n * n)
     v, w = np.empty(slots.size), np.empty(n_derived)
     derive_all(pieces, slots, constants, u, v, w)
-    _softmax(u, first, 0, 1, n, 1, design, 0, delta)
-    _transitions(u, places, n, which, design, 0, fixed, rest, pair, into)
+    _softmax(u, first, ZERO, ONE, n, ONE, design, ZERO, delta)
+    _transitions(u, places, n, which, design, ZERO, fixed, rest, pair, into)
     for t in range(n_rows):
         if moves and not begins[t]:
             _transitions(u, places, n, which, design, t, fixed, rest, pair, into)
@@ -370,8 +371,8 @@ def fill_table(
     into, shares = np.empty(n * n), np.empty(n * n)
     shares = shares if fixed.size else into
     derive_all(pieces, slots, constants, u, v, w)
-    _softmax(u, first, 0, 1, n, 1, design, 0, delta)
-    _transitions(u, places, n, which, design, 0, fixed, rest, shares, into)
+    _softmax(u, first, ZERO, ONE, n, ONE, design, ZERO, delta)
+    _transitions(u, places, n, which, design, ZERO, fixed, rest, shares, into)
     for t in range(len(gamma)):
         if moves and not begins[t]:
             _transitions(u, places, n, which, design, t, fixed, rest, shares, into)
@@ -462,8 +463,8 @@ def sweep(
     gamma_t, xi_t = np.empty(n_parts), np.empty(n * n)
     g, old = np.empty(u.size), np.empty(u.size)
     derive_all(pieces, slots, constants, u0, v0, w0)
-    _softmax(u0, first, 0, 1, n, 1, design, 0, delta0)
-    _transitions(u0, places, n, which, design, 0, fixed, rest, shares0, into0)
+    _softmax(u0, first, ZERO, ONE, n, ONE, design, ZERO, delta0)
+    _transitions(u0, places, n, which, design, ZERO, fixed, rest, shares0, into0)
     n_failed = 0
     for m in range(order.size):
         t = order[m]
@@ -501,7 +502,7 @@ def sweep(
             )
         derive_all(pieces, slots, constants, u, v, w)
         if begins[t]:
-            _softmax(u, first, 0, 1, n, 1, design, 0, delta)
+            _softmax(u, first, ZERO, ONE, n, ONE, design, ZERO, delta)
         else:
             _transitions(u, places, n, which, design, t, fixed, rest, shares, into)
         if partial:

@@ -5,7 +5,7 @@ What arguments are, ``_kernels.py`` says.
 
 import numpy as np
 
-from skvrem.hmm.emissions._kernels_rows import INLINED, loss
+from skvrem.hmm.emissions._kernels_rows import INLINED, ONE, ZERO, loss
 from skvrem.utils._jit import inner_kernel
 from skvrem.utils._math import exp, log
 
@@ -56,7 +56,7 @@ def _chain_loss(
             own[i] = 0.0
             for m in range(i * n_each, (i + 1) * n_each):
                 own[i] += gamma[m]
-        loss = _logs_loss(u, g, scale, first, 0, 1, n, 1, design, t, own, room)
+        loss = _logs_loss(u, g, scale, first, ZERO, ONE, n, ONE, design, t, own, room)
     else:
         size = max(1, design.shape[1])
         at = which[t] * n * n * size if which.size else 0
@@ -100,7 +100,7 @@ def search_chain(
     own,
 ):
     """Double the Lipschitz estimate of H_t until Eq. 30 holds."""
-    square = _square(g, 0, cut)
+    square = _square(g, ZERO, cut)
     if square < SHORT * SHORT:
         return
     here = 0.0

@@ -57,6 +57,8 @@ NONE = 1e-12
 # They are nested deep, and optimized where they end up.
 LEAN = {"fastmath": CONTRACT, "_nrt": False, "apart": False}
 INLINED = LEAN | {"forceinline": True}
+# For a plain 0 or 1 among its arguments a kernel is compiled once more.
+ZERO, ONE = np.int64(0), np.int64(1)
 
 
 def n_derived(code, size):

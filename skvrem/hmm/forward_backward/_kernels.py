@@ -33,7 +33,7 @@ compiler leaves out what is about them.
 
 import numpy as np
 
-from skvrem.utils._jit import CONTRACT, kernel
+from skvrem.utils._jit import CONTRACT, inner_kernel, kernel
 from skvrem.utils._math import exp, log
 from skvrem.utils._simd import WIDTH, add, fma, largest, load, mul, ratio, splat, store
 
@@ -68,7 +68,7 @@ def lay_out(rows, bounds, out):
                 out[to + j * TILE + lane] = rows[row, j] if there else 0.0
 
 
-@kernel
+@inner_kernel(apart=False)
 def _features(columns, at, first, second, out):
     """Products of two columns; a column -1 is 1."""
     one = splat(1.0)
@@ -81,7 +81,7 @@ def _features(columns, at, first, second, out):
             store(out, p * TILE + t, value)
 
 
-@kernel
+@inner_kernel
 def _matmul(matrix, n, m, source, at, stride, out, to, out_stride, width):
     """Out (n, width) = matrix (n, m) @ source (m, width), rows strides apart."""
     for t in range(0, width, LANES):
@@ -96,7 +96,7 @@ def _matmul(matrix, n, m, source, at, stride, out, to, out_stride, width):
             store(out, by + WIDTH, b)
 
 
-@kernel
+@inner_kernel(apart=False)
 def _outer(x, n, y, m, out):
     """Out (n, m, WIDTH) += x (n, TILE) y (m, TILE), to be summed over the last axis."""
     for i in range(0, n, 2):
@@ -117,7 +117,7 @@ def _outer(x, n, y, m, out):
             store(out, by + j1 * WIDTH, b1)
 
 
-@kernel
+@inner_kernel(apart=False)
 def _mix(matrices, base, n, source, at, stride, out, to, out_stride, width):
     """Out (n, width) = source (n, width) times a matrix (n, n) a column."""
     for j in range(n):
@@ -129,7 +129,7 @@ def _mix(matrices, base, n, source, at, stride, out, to, out_stride, width):
             store(out, to + j * out_stride + t, a)
 
 
-@kernel
+@inner_kernel(apart=False)
 def _mix_back(matrices, base, n, source, at, out):
     """Out (n, LANES) = a matrix (n, n) a column times source (n, TILE)."""
     for i in range(n):
@@ -141,7 +141,7 @@ def _mix_back(matrices, base, n, source, at, out):
             store(out, i * LANES + t, a)
 
 
-@kernel
+@inner_kernel(apart=False)
 def _switch(other, n, source, at, stride, out, to, out_stride):
     """One column of out = source times the other matrix."""
     for j in range(n):
@@ -151,7 +151,7 @@ def _switch(other, n, source, at, stride, out, to, out_stride):
         out[to + j * out_stride] = total
 
 
-@kernel
+@inner_kernel(apart=False)
 def _largest(joint, at, n, top):
     """Top (TILE) = the largest of n rows."""
     for t in range(0, TILE, WIDTH):
@@ -161,7 +161,7 @@ def _largest(joint, at, n, top):
         store(top, t, value)
 
 
-@kernel(fastmath=CONTRACT)
+@inner_kernel(apart=False, fastmath=CONTRACT)
 def _relative(joint, at, n, top):
     """Turn l (n, TILE) into b = exp(l - max l) in place; leave max l in top."""
     _largest(joint, at, n, top)
@@ -171,7 +171,7 @@ def _relative(joint, at, n, top):
             joint[to + t] = exp(joint[to + t] - top[t])
 
 
-@kernel
+@inner_kernel(apart=False)
 def _collapse(parts, n, n_parts, out, at):
     """Out (n, TILE) = sums over n_parts rows of parts each."""
     for k in range(n):
@@ -182,7 +182,7 @@ def _collapse(parts, n, n_parts, out, at):
             store(out, at + k * TILE + t, total)
 
 
-@kernel
+@inner_kernel(apart=False)
 def _share_out(gamma, n, n_parts, parts):
     """Turn parts into their shares of gamma (n, TILE), n_parts rows for each of n."""
     for k in range(n):
@@ -196,14 +196,14 @@ def _share_out(gamma, n, n_parts, parts):
                 store(parts, at, mul(load(parts, at), each))
 
 
-@kernel(fastmath=CONTRACT)
+@inner_kernel(apart=False, fastmath=CONTRACT)
 def _log_c(c, size, top, at):
     """Add log c to top; of c = 0 some number."""
     for t in range(np.uint64(size)):
         top[np.uint64(at) + t] += log(c[t])
 
 
-@kernel
+@inner_kernel(apart=False)
 def _shares(c, top, products, shares, at):
     """Share of a tile in every lane, with one logarithm; false where that is wrong.
 
@@ -223,7 +223,7 @@ def _shares(c, top, products, shares, at):
     return True
 
 
-@kernel
+@inner_kernel(apart=False)
 def _row_shares(c, top, shares, at):
     """Turn top into the rows' shares, and sum them."""
     _log_c(c, TILE, top, 0)
@@ -234,7 +234,7 @@ def _row_shares(c, top, shares, at):
         store(shares, at + t, total)
 
 
-@kernel
+@inner_kernel(apart=False)
 def _find_impossible(c, top, first, sizes, impossible):
     """Note step and lane of the first row, padding left out, of density 0."""
     for t in range(TILE):
@@ -244,7 +244,7 @@ def _find_impossible(c, top, first, sizes, impossible):
             impossible[0], impossible[1] = step, lane
 
 
-@kernel
+@inner_kernel
 def _step_forward(n, pred, alpha, at, c, to, last):
     """Alpha (n, LANES), b before, becomes pred b / c, and `last` the same."""
     x = y = splat(0.0)
@@ -374,7 +374,7 @@ def forward(
     return n_tiles
 
 
-@kernel
+@inner_kernel(apart=False)
 def _step_backward(n, alpha, at, message, gamma, pred, rho, to):
     """Gamma = alpha m and rho = gamma / pred, 0 where pred is."""
     for j in range(n):
@@ -385,7 +385,7 @@ def _step_backward(n, alpha, at, message, gamma, pred, rho, to):
             store(rho, by, ratio(value, load(pred, by)))
 
 
-@kernel
+@inner_kernel(apart=False)
 def _switch_back(other, n, previous, rho, at, message, lane, sums):
     """The message of a step that the other matrix leads to; its rho becomes 0."""
     for i in range(n):
