@@ -47,17 +47,27 @@ from skvrem.utils._validation import (
 # and what each is worth before all but one are dropped: tenths of a second a fit, of
 # objectives .01 to .02 nats a token apart (``benchmarks run starts/topics``).
 STARTS, MOST_WORK, RACE_WORK = 4, 2_000_000, 10_000_000
+# Mean of the counts that are not zero from which documents are scattered over topics in
+# place of tokens, and the parameter of the Dirichlet that their topics have then.
+MANY_TOKENS, FEW_TOPICS = 100.0, 0.1
 NOT_NEGATIVE = (
     "not negative. It is added to expected counts: the prior is Dirichlet(1 + {0}), so "
     "of a Dirichlet(a) pass a - 1."
 )
 
 
-def scattered_tokens(n_topics, data, rng):
-    """Return counts of words by topic, every token at a topic of its own.
+def scattered(n_topics, data, rng):
+    """Return counts of words by topic, of tokens that are scattered over topics.
 
-    A start that knows nothing, far from the plateau of equal topics.
+    A start that knows nothing, far from the plateau of equal topics: every token is at
+    a topic of its own. Where counts are large, and what so many tokens leave of chance
+    is nothing, every document is, but for what a Dirichlet gives to others.
     """
+    if not data.remote and data.mean_count >= MANY_TOKENS:
+        shares = rng.dirichlet(np.full(n_topics, FEW_TOPICS), data.n_units)
+        if data.weight.size:
+            shares *= data.weight[:, None]
+        return np.asarray(data.X.T @ shares, np.float64).T
     tokens = data.word_totals
     n = np.maximum(np.rint(tokens), 1.0)
     draws = rng.multinomial(n.astype(np.int64), np.full(n_topics, 1.0 / n_topics))
