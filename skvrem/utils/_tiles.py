@@ -107,6 +107,23 @@ def csr_quadratic(data, indices, indptr, ids, intercept, M, out):
 
 
 @kernel
+def products_of_pairs(x, intercept, out):
+    """Fill out (m, q) with x_i x_j, i <= j, of rows, a one behind them if asked for."""
+    m, d = x.shape
+    for row in range(m):
+        at = 0
+        for i in range(d):
+            for j in range(i, d):
+                out[row, at + j - i] = x[row, i] * x[row, j]
+            at += d - i
+            if intercept:
+                out[row, at] = x[row, i]
+                at += 1
+        if intercept:
+            out[row, at] = 1.0
+
+
+@kernel
 def csr_rows_renumbered(data, indices, starts, ids, kept, indptr, place, counts, index):
     """Copy rows of a CSR matrix, their columns by their places among those `kept`.
 
@@ -136,6 +153,9 @@ def csr_rows_renumbered(data, indices, starts, ids, kept, indptr, place, counts,
             new_columns[j] = place[old_columns[j]]
 
 
+# Products of pairs of columns that are made at once, and the fewest rows: few enough
+# for a cache. Matrices for each column from which on they are made at all.
+PRODUCTS, FEWEST_PRODUCTS, MATRICES_A_COLUMN = 250_000, 16, 0.5
 # Elements of a dense tile, its least and most rows, and the rows of a CSR tile.
 TILE_SIZE, FEWEST_ROWS, MOST_ROWS = 200_000, 256, 4096
 
@@ -224,6 +244,53 @@ class DenseTile:
         scaled[:, d:] = root[:, None]
         out += scaled.T @ scaled
 
+    def quadratics(self, matrices):
+        """Return the quadratic forms (m, n) of each row for `matrices` (n, p, p).
+
+        Of many they are products with the row's pairs of columns, half as many.
+        """
+        n, p, _ = matrices.shape
+        if n < MATRICES_A_COLUMN * p:
+            return np.stack([self.quadratic(M) for M in matrices], axis=1)
+        first, second = np.triu_indices(p)
+        packed = matrices[:, first, second] + matrices[:, second, first]
+        packed[:, first == second] *= 0.5
+        packed = np.ascontiguousarray(packed.T, self.x.dtype)
+        out = np.empty((len(self.x), n), self.x.dtype)
+        for some, products in self._products():
+            np.matmul(products, packed, out=out[some])
+        return out
+
+    def add_grams(self, weights, out):
+        """Out (n, p, p) += sums of weight x x^T, for weights (m, n) of any sign."""
+        n, p, _ = out.shape
+        weights = weights.astype(self.x.dtype, copy=False)
+        if n < MATRICES_A_COLUMN * p:
+            rows = self.x
+            if self.intercept:
+                rows = np.column_stack([rows, np.ones(len(rows), rows.dtype)])
+            for i in range(n):
+                out[i] += rows.T @ (rows * weights[:, i, None])
+            return
+        packed = np.zeros((p * (p + 1) // 2, n))
+        for some, products in self._products():
+            packed += products.T @ weights[some]
+        first, second = np.triu_indices(p)
+        out[:, first, second] += packed.T
+        below = first != second
+        out[:, second[below], first[below]] += packed[below].T
+
+    def _products(self):
+        """Yield some rows after the others, and products of their pairs of columns."""
+        m, p = len(self.x), self.x.shape[1] + self.intercept
+        n_pairs = p * (p + 1) // 2
+        size = min(m, max(PRODUCTS // n_pairs, FEWEST_PRODUCTS))
+        products = np.empty((size, n_pairs), self.x.dtype)
+        for start in range(0, m, size):
+            x = self.x[start : start + size]
+            products_of_pairs(x, self.intercept, products)
+            yield slice(start, start + len(x)), products[: len(x)]
+
 
 class CSRTile:
     """Rows of a CSR matrix."""
@@ -271,3 +338,12 @@ class CSRTile:
     def add_gram(self, weight, out):
         """Out (p, p) += sum of weight x x^T."""
         csr_add_gram(*self.parts, weight, self.intercept, out)
+
+    def quadratics(self, matrices):
+        """Return the quadratic forms (m, n) of each row for `matrices` (n, p, p)."""
+        return np.stack([self.quadratic(M) for M in matrices], axis=1)
+
+    def add_grams(self, weights, out):
+        """Out (n, p, p) += sums of weight x x^T, for weights (m, n) of any sign."""
+        for weight, gram in zip(np.ascontiguousarray(weights.T), out, strict=True):
+            self.add_gram(weight, gram)

@@ -15,6 +15,7 @@ from skvrem.linear._model_curvature import (
     Factor,
     LowRankMetric,
 )
+from skvrem.utils import _tiles
 from skvrem.utils._tiles import tiles
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -202,6 +203,28 @@ def test_products_of_tiles(sparse, dtype, intercept, index, rng):
     S = rng.normal(size=(p, p))
     expected = np.einsum("ij,jk,ik->i", rows, S, rows)
     np.testing.assert_allclose(tile.quadratic(S), expected, rtol=1e-4, atol=1e-4)
+    # Few matrices one by one, many by the products of pairs of columns.
+    for n in 2, 3 * p:
+        S, weights = rng.normal(size=(n, p, p)), rng.normal(size=(m, n))
+        expected = np.einsum("ij,sjk,ik->is", rows, S, rows)
+        np.testing.assert_allclose(tile.quadratics(S), expected, rtol=1e-4, atol=1e-4)
+        expected = np.einsum("is,ij,ik->sjk", weights, rows, rows)
+        out = np.ones((n, p, p))
+        tile.add_grams(weights, out)
+        np.testing.assert_allclose(out, 1.0 + expected, rtol=1e-4, atol=1e-4)
+
+
+def test_products_of_pairs_are_made_of_some_rows_after_others(rng, monkeypatch):
+    monkeypatch.setattr(_tiles, "PRODUCTS", 100)
+    x = rng.normal(size=(50, 4))
+    S, weights = rng.normal(size=(9, 4, 4)), rng.normal(size=(50, 9))
+    tile = _tiles.DenseTile(x, False)
+    expected = np.einsum("ij,sjk,ik->is", x, S, x)
+    np.testing.assert_allclose(tile.quadratics(S), expected, atol=1e-12)
+    expected = np.einsum("is,ij,ik->sjk", weights, x, x)
+    out = np.zeros((9, 4, 4))
+    tile.add_grams(weights, out)
+    np.testing.assert_allclose(out, expected, atol=1e-12)
 
 
 @DTYPES

@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
+from skvrem.vi.gaussian import _model_posterior
 from skvrem.vi.gaussian._kernels import softmax_expectations
 from skvrem.vi.gaussian._model import Diagonal, Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
@@ -323,6 +324,58 @@ def test_steps_only_gain_and_their_prediction_is_kept(name, structure, rank, mat
     # The prediction is right to a factor where little is left.
     assert (predictions[late] > 0.1 * left[late]).all()
     assert (predictions[late] < 10.0 * left[late]).all()
+
+
+def test_mixtures_of_points_lead_to_the_same_end_in_fewer_steps(monkeypatch):
+    model, data, point = problem("softmax", "full")
+    monkeypatch.setattr(_model_posterior, "MIXED_EACH", np.inf)
+    plain, mixing = solvers.Ascent(), solvers.Ascent(memory=3)
+    one, other = (fit(model, data, point, s, tol=1e-8) for s in (plain, mixing))
+    assert other.n_iter < one.n_iter
+    assert other.objective == pytest.approx(one.objective, abs=1e-7)
+    gains = np.diff([row.objective for row in other.history])
+    assert (gains > -1e-9).all()
+    a, b = one.point.parameters, other.point.parameters
+    np.testing.assert_allclose(b.mean, a.mean, atol=1e-3)
+    np.testing.assert_allclose(b.covariance, a.covariance, atol=1e-3)
+
+
+def test_mixtures_are_those_that_leave_the_least_way(rng):
+    """Against least squares in coordinates where the covariance is round."""
+    model, data, point = problem("softmax", "full")
+    traces, points = [], []
+    for _ in range(3):
+        mean = mean_of(model, data, point).mean
+        traces.append(model.trace(point, mean))
+        points.append(point)
+        point = model.update(point, mean, None, 1.0)
+    traces[-1] = traces[-1]._replace(way=traces[-1].way._replace(predicted=0.0))
+    D = points[0].parameters.mean.size
+    root = np.linalg.cholesky(points[-1].parameters.covariance)
+    ways = []
+    for trace in traces:  # all in the metric of the last point
+        drift = points[-1].parameters.covariance @ rng.normal(size=(D, D))
+        drift = drift @ drift.T @ np.linalg.inv(points[-1].parameters.covariance)
+        slope = rng.normal(size=D)
+        move = points[-1].parameters.covariance @ slope
+        about = {"drift": drift, "slope": slope, "move": move}
+        ways.append(trace._replace(way=trace.way._replace(**about)))
+    square = []
+    for trace in ways:
+        own = np.linalg.solve(root, trace.way.drift @ root) / np.sqrt(2.0)
+        square.append(np.append(own.ravel(), root.T @ trace.way.slope))
+    away = np.stack([square[0] - square[2], square[1] - square[2]], axis=1)
+    share = np.linalg.lstsq(away, -square[2], rcond=None)[0]
+    found = _model_posterior.inner_products(
+        [(t.way.drift, t.way.slope, t.way.move) for t in ways[:-1]],
+        (ways[-1].way.drift, ways[-1].way.slope, ways[-1].way.move),
+    )
+    np.testing.assert_allclose(np.linalg.solve(*found), share, rtol=1e-5)
+    mixed = model.mixed(traces[-1:])
+    assert mixed is None
+    mixed = model.mixed(traces).parameters
+    inverse = np.linalg.inv(mixed.precision)
+    np.testing.assert_allclose(mixed.covariance, inverse, atol=1e-10)
 
 
 def test_the_full_posterior_is_the_best_gaussian():

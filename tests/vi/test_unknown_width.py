@@ -10,8 +10,10 @@ from sklearn.base import clone
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.vi.gaussian._answers import deviation
+from skvrem.vi.gaussian._model import Full
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 from skvrem.vi.gaussian._width import shift_by_width, width_taken, with_unknown_width
+from skvrem.vi.glm.streams._width import Told, curvature_about_rows, point_under
 
 # Logarithms of widths to sum over.
 LOG_WIDTHS = np.linspace(-3.5, 2.5, 61)
@@ -172,6 +174,48 @@ def test_streams_and_warm_starts_go_on_from_what_is_given_the_width(family):
     for _ in range(3):
         warm.fit(X, y)
     np.testing.assert_allclose(warm.coef_std_, whole.coef_std_, rtol=0.02)
+
+
+def test_posteriors_of_a_width_follow_those_of_others():
+    """Exactly where rows tell the same of coefficients, by one; on a line, by two."""
+    A = np.array([[3.0, 1.0, 0.5], [1.0, 2.0, 0.0], [0.5, 0.0, 1.0]])
+    shift = np.array([1.0, -2.0, 0.5])
+
+    def told(log_width):
+        prior = MeanField(np.zeros(3), np.exp(log_width) * np.array([1.0, 2.0, 0.5]))
+        precision = A + prior.precision
+        covariance = np.linalg.inv(precision)
+        q = Full((covariance @ shift)[:, None], covariance, precision)
+        return Told(log_width, prior, q, np.linalg.cholesky(covariance))
+
+    expected = told(0.7)
+    found = point_under(expected.prior, 0.7, [told(0.0)]).parameters
+    for a, b in zip(found, expected.q, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+    near = point_under(expected.prior, 0.7, [told(0.5), told(0.6)]).parameters
+    for a, b in zip(near, expected.q, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0.02, atol=0.005)
+    far = [t.q.mean for t in (told(0.5), told(0.6))]
+    np.testing.assert_allclose(near.mean, 2.0 * far[1] - far[0], atol=1e-12)
+    np.testing.assert_allclose(near.covariance @ near.precision, np.eye(3), atol=1e-12)
+
+
+def test_curvatures_are_differences_where_rows_tell_the_same():
+    A = np.array([[3.0, 1.0, 0.5], [1.0, 2.0, 0.0], [0.5, 0.0, 1.0]])
+    shift, features = np.array([1.0, -2.0, 0.5]), np.array([True, True, False])
+
+    def slope(log_width, curvature=False):
+        scale = np.array([np.exp(log_width), 2.0 * np.exp(log_width), 3.0])
+        prior = MeanField(np.zeros(3), scale)
+        covariance = np.linalg.inv(A + prior.precision)
+        q = Full((covariance @ shift)[:, None], covariance, A + prior.precision)
+        if curvature:
+            return curvature_about_rows(q, prior, features)
+        square = (q.mean[:, 0] ** 2 + covariance.diagonal()) / prior.variance
+        return square[:2].sum() - 2.0 - log_width
+
+    expected = (slope(0.3 - 1e-5) - slope(0.3 + 1e-5)) / 2e-5
+    assert slope(0.3, True) == pytest.approx(expected, rel=1e-6)
 
 
 def test_widths_without_rows_are_their_median():

@@ -26,18 +26,22 @@ class Ascent(Batch):
     ----------
     length : float, default=1.0
         Of the first step, as of a fit that this one goes on from.
+    memory : int, default=0
+        Earlier points that are mixed with the last one (Anderson 1965), where models
+        have `mixed` for that: slow directions are left in a few steps. A mixture that
+        does not gain costs a pass, and nothing before it is mixed again.
     """
 
     #: Near the end a step squares what is left of the error: one more is worth it.
     confirms = 2
 
-    def __init__(self, length=1.0):
-        self.length = length
+    def __init__(self, length=1.0, memory=0):
+        self.length, self.memory = length, memory
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         super().start(model, data, rng)
-        self.predictions = []
+        self.predictions, self.trail = [], []
 
     def state(self):
         """Return predictions, that of the point comes anew with it, and the length."""
@@ -55,17 +59,34 @@ class Ascent(Batch):
 
     def epoch(self, anchor, pace, rng):
         """Make one step, of a length that gains."""
-        length, slack = self.length, 1e-13 * abs(anchor.objective)
+        length, slack, before = self.length, 1e-13 * abs(anchor.objective), 0.0
+        point = self._mixed(anchor)
+        if point is not None:
+            tried, before = super().certify(point, self.beta), 1.0
+            if tried.objective >= anchor.objective - slack:
+                self.anchor = self._predicting(tried)
+                return Moved(point, 1.0, certified=self.anchor)
+            self.trail = self.trail[-1:]
         for trial in range(TRIALS):
             point = self.model.update(anchor.point, anchor.mean, None, length)
             tried = super().certify(point, self.beta)
             if tried.objective >= anchor.objective - slack:
                 self.length = self._next_length(length, anchor, tried)
                 self.anchor = self._predicting(tried)
-                return Moved(point, trial + 1.0, certified=self.anchor)
+                passes = before + trial + 1.0
+                return Moved(point, passes, certified=self.anchor)
             length *= 0.5
         self.anchor = anchor
-        return Moved(anchor.point, float(TRIALS), 0, certified=anchor, stalled=True)
+        passes = before + TRIALS
+        return Moved(anchor.point, passes, 0, certified=anchor, stalled=True)
+
+    def _mixed(self, anchor):
+        """Return the mixture of a point and those before it, None without."""
+        if not (self.memory and hasattr(self.model, "mixed")):
+            return None
+        self.trail.append(self.model.trace(anchor.point, anchor.mean))
+        self.trail = self.trail[-1 - self.memory :]
+        return self.model.mixed(self.trail)
 
     def _next_length(self, length, before, after):
         """Return where the top lay along a step, at most one."""

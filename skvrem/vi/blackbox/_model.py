@@ -31,8 +31,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from skvrem.vi.gaussian._model import GaussianModel, Statistics, cholesky
-from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
+from skvrem.vi.gaussian._model import GaussianModel, Statistics
+from skvrem.vi.gaussian._model_posterior import FullRank, MeanField, cholesky
 
 # A precision is at least this share of the prior's, and of its own largest eigenvalue:
 # away from the optimum a log density may be convex.

@@ -27,13 +27,21 @@ from functools import cached_property, partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
 from skvrem.utils._algebra import accumulate, combination
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._tiles import DenseTile, tiles
 from skvrem.vi.gaussian import _kernels
-from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
+from skvrem.vi.gaussian._model_posterior import (
+    FullRank,
+    LowRank,
+    MeanField,
+    Trace,
+    cholesky,
+    inverse_of,
+    mixture,
+)
 
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
@@ -227,13 +235,6 @@ def positive_definite(matrix, change):
     return matrix, cholesky(matrix)
 
 
-def cholesky(matrix):
-    """Return the factor of a matrix, as `scipy.linalg.cho_solve` takes it."""
-    if not np.isfinite(matrix).all():
-        raise np.linalg.LinAlgError("it has entries that are not finite")
-    return cho_factor(matrix, lower=True, check_finite=False)
-
-
 # Rows that can tell what quadrature errs by: of hundreds of classes fewer can be had.
 FEWEST_TOLD = 100
 
@@ -397,8 +398,7 @@ class GaussianModel(PlainModel):
 
     def _full(self, mean, precision, change=0.0):
         precision, root = positive_definite(precision, change)
-        covariance = cho_solve(root, np.eye(len(precision)))
-        return Full(mean, 0.5 * (covariance + covariance.T), precision)
+        return Full(mean, inverse_of(root), precision)
 
     # Sums over rows
 
@@ -447,9 +447,9 @@ class GaussianModel(PlainModel):
             p = len(parameters.mean)
             blocks = parameters.covariance.reshape(k, p, k, p)
             lower = np.tril_indices(k)
-            pairs = [tile.quadratic(blocks[a, :, b]) for a, b in np.transpose(lower)]
-            V = np.zeros((len(pairs[0]), k * k))
-            V[:, np.ravel_multi_index(lower, (k, k))] = np.stack(pairs, axis=1)
+            pairs = tile.quadratics(blocks[lower[0], :, lower[1]])
+            V = np.zeros((len(pairs), k * k))
+            V[:, np.ravel_multi_index(lower, (k, k))] = pairs
         else:
             own = times(tile.squared(), np.exp(2.0 * parameters.log_scale))
             if k > 1 and low is None and not self.matrix:
@@ -469,19 +469,22 @@ class GaussianModel(PlainModel):
             diagonal = curve[:, :: k + 1] if curve.shape[1] > k else curve
             tile.squared().add_transposed(diagonal, out)
             return
-        for a in range(k):
-            for b in range(a, k):
-                # Roots are taken of weights, which of two classes are negative but
-                # for what nodes err.
-                for sign in (1.0, -1.0):
-                    part = np.maximum(sign * curve[:, a * k + b], 0.0)
-                    if not part.any():
-                        continue
-                    gram = np.zeros((p, p))
-                    tile.add_gram(part, gram)
-                    out[a, :, b] += sign * gram
-                    if a != b:
-                        out[b, :, a] += sign * gram
+        if k > 1:
+            first, second = np.triu_indices(k)
+            grams = np.zeros((len(first), p, p))
+            tile.add_grams(curve[:, first * k + second], grams)
+            for a, b, gram in zip(first, second, grams, strict=True):
+                out[a, :, b] += gram
+                if a != b:
+                    out[b, :, a] += gram
+            return
+        # Roots are taken of weights, of one predictor, that are hardly ever negative.
+        for sign in (1.0, -1.0):
+            part = np.maximum(sign * curve[:, 0], 0.0)
+            if part.any():
+                gram = np.zeros((p, p))
+                tile.add_gram(part, gram)
+                out[0, :, 0] += sign * gram
 
     def _add_image(self, tile, curve, low, out):
         m, k, rank = low.shape
@@ -598,6 +601,30 @@ class GaussianModel(PlainModel):
         mean = q.mean + self.columns(step * direction)
         log_scale = self.columns(-0.5 * (log_precision + turn))
         return Point(q._replace(mean=mean, log_scale=log_scale))
+
+    # Mixtures of where steps lead
+
+    def trace(self, point, mean):
+        """Return the `Trace` of a point."""
+        way = self._direction(point, mean)
+        shift = way.target @ as_vector(point.parameters.mean) + way.slope
+        return Trace(way.target, shift, way._replace(target=None))
+
+    def mixed(self, traces):
+        """Return the mixture of where steps lead that leaves the least way, about.
+
+        None of one point alone, or far from the end.
+
+        Parameters
+        ----------
+        traces : list of Trace
+            The newest last.
+        """
+        found = mixture(traces) if self.full else None
+        if found is None:
+            return None
+        precision, covariance, mean = found
+        return Point(Full(self.columns(mean), covariance, precision))
 
     # What the solvers ask for
 

@@ -17,14 +17,19 @@ those of the r by r matrix :math:`M = C + U^T \mathrm{diag}(\delta)^{-1} U`.
 """
 
 import copy
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import block_diag, solve_triangular
+from scipy.linalg import block_diag, cho_factor, solve, solve_triangular
+from scipy.linalg.lapack import dpotri
 
 LOG_2PI = np.log(2.0 * np.pi)
 # Scales of priors whose squares, and squares of these, are floating-point numbers.
 LEAST_SCALE, MOST_SCALE = 1e-50, 1e50
+# Nats a coefficient that are left to gain where points are mixed, and what is added to
+# the squares that weigh them, as a share.
+MIXED_EACH, RIDGE = 0.02, 1e-8
 
 
 class _GaussianDensity:
@@ -393,3 +398,88 @@ class FlatPrior:
 
 def _square(X):
     return X.multiply(X) if sparse.issparse(X) else np.square(X)
+
+
+class Trace(NamedTuple):
+    """What is kept of a point, for mixtures with later ones.
+
+    Attributes
+    ----------
+    precision : ndarray of shape (D, D)
+        Where a step of length one leads.
+    shift : ndarray of shape (D,)
+        There, precision times mean.
+    way : Way
+        Of the point, without what `precision` is.
+    """
+
+    precision: np.ndarray
+    shift: np.ndarray
+    way: Any
+
+
+def mixture(traces):
+    """Return the mixture of where steps lead that leaves the least way, about.
+
+    In natural parameters, precision and precision times mean, steps are straight, and
+    ways are measured by the covariance, whatever the units (Anderson 1965). None of one
+    point alone, or far from the end, where what is left of the way is no linear
+    function of the point, or where it is no distribution.
+
+    Parameters
+    ----------
+    traces : list of Trace
+        The newest last.
+
+    Returns
+    -------
+    precision, covariance : ndarray of shape (D, D)
+    mean : ndarray of shape (D,)
+    """
+    *others, last = traces
+    if not others or last.way.predicted > MIXED_EACH * last.shift.size:
+        return None
+    ways = [(t.way.drift, t.way.slope, t.way.move) for t in traces]
+    precision, shift = last.precision.copy(), last.shift.copy()
+    try:
+        shares = solve(*inner_products(ways[:-1], ways[-1]), assume_a="pos")
+        for share, other in zip(shares, others, strict=True):
+            precision += share * (other.precision - last.precision)
+            shift += share * (other.shift - last.shift)
+        covariance = inverse_of(cholesky(precision))
+    except np.linalg.LinAlgError:
+        return None
+    return precision, covariance, covariance @ shift
+
+
+def inner_products(others, last):
+    """Return inner products of ways (drift, slope, move), by their covariances.
+
+    Of those by which the ways of others differ from the last one, with each other, a
+    matrix to which a small ridge is added, and with the last way, of the other sign.
+    """
+    away = [[a - b for a, b in zip(other, last, strict=True)] for other in others]
+
+    def inner(a, b):
+        by_mean = a[1] @ b[2] + b[1] @ a[2]
+        return 0.5 * (by_mean + np.einsum("ij,ji->", a[0], b[0]))
+
+    matrix = np.array([[inner(a, b) for b in away] for a in away])
+    matrix.flat[:: len(away) + 1] *= 1.0 + RIDGE
+    return matrix, np.array([-inner(a, last) for a in away])
+
+
+def cholesky(matrix):
+    """Return the factor of a matrix, as `scipy.linalg.cho_solve` takes it."""
+    if not np.isfinite(matrix).all():
+        raise np.linalg.LinAlgError("it has entries that are not finite")
+    return cho_factor(matrix, lower=True, check_finite=False)
+
+
+def inverse_of(root):
+    """Return the inverse of a matrix by its factor, as `cholesky` returns it."""
+    lower, failed = dpotri(root[0], lower=True)
+    if failed:
+        raise np.linalg.LinAlgError("its factor has zeros on the diagonal")
+    inverse = np.tril(lower)
+    return inverse + np.tril(inverse, -1).T

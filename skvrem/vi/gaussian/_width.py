@@ -42,7 +42,7 @@ def few_steps(
     )
 
 
-def most_likely_width(slope, at=0.0, curvature=None):
+def most_likely_width(slope, at=0.0, curvature=None, first=None):
     r"""Return where the highest bound and the logarithm of the width's prior peak.
 
     That is where their sum does not rise any more: with the means m and deviations s of
@@ -55,6 +55,9 @@ def most_likely_width(slope, at=0.0, curvature=None):
         :math:`\sum (m^2 + s^2) / w^2 - d`, given that logarithm.
     at, curvature : float
         The first logarithm, and what is known of the curvature there.
+    first : callable, default=None
+        Returns about what the curvature was where the first slope was taken, where none
+        is known: it is for the first step, which without it is the longest one.
 
     Returns
     -------
@@ -69,8 +72,10 @@ def most_likely_width(slope, at=0.0, curvature=None):
         low, high = (low, at) if value < 0.0 else (at, high)
         if last is not None and abs(at - last[0]) >= shortest:
             curvature = max((last[1] - value) / (at - last[0]), 1.0)
-        least = 0.0 if curvature else FIRST
-        step = np.clip(abs(value) / (curvature or 1.0), least, LONGEST)
+        known, least = curvature, 0.0
+        if not known:
+            known, least = 1.0 if first is None else max(first(), 1.0), FIRST
+        step = np.clip(abs(value) / known, least, LONGEST)
         last, at = (at, value), at + float(np.copysign(step, value))
         if not low <= at <= high:
             at = 0.5 * (low + high)

@@ -4,9 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.vi.gaussian._model import as_vector
-from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem import solvers
+from skvrem.vi.gaussian._model import Full, Point, as_vector
+from skvrem.vi.gaussian._model_posterior import MeanField, cholesky, inverse_of
 from skvrem.vi.gaussian._width import (
+    WIDTH_EACH,
+    WIDTH_TOL,
     curvature_about,
     few_steps,
     most_likely_width,
@@ -16,6 +19,14 @@ from skvrem.vi.gaussian._width import (
 # Share of what steps leave to gain elsewhere, where a width is to be told from the last
 # one by a single slope; not of several predictors, whose last steps gain little each.
 CLOSER = 0.05
+# The slope by the width, for each coefficient, from which on what steps leave of each
+# of many coefficients leads secants astray: then they leave no more than of few, and of
+# several predictors, whose coefficients move as one, this share of it.
+NEAR, CLOSE = 0.05, 0.3
+# Points of several predictors that steps mix with the last one.
+MEMORY = 3
+# How far a line through two posteriors goes on beyond the last, by their distance.
+FARTHEST = 2.0
 
 
 class Width(NamedTuple):
@@ -92,6 +103,78 @@ def _squares(mean, variance, prior):
     return (np.square(mean) + variance) / prior.variance
 
 
+class Told(NamedTuple):
+    """The posterior of a width.
+
+    Attributes
+    ----------
+    log_width : float
+    prior : MeanField
+        Of that width.
+    q : Full
+    factor : ndarray of shape (D, D)
+        Lower triangular root of its covariance.
+    """
+
+    log_width: float
+    prior: MeanField
+    q: Full
+    factor: np.ndarray
+
+
+def point_under(prior, log_width, known):
+    """Return about where the posterior of a width is, by those of one or two others.
+
+    Means and roots of covariances, whose squares are covariances, go on along a line
+    through two of them. By one alone, or where that leads too far, rows tell of the
+    coefficients what they tell there.
+
+    Parameters
+    ----------
+    prior : MeanField
+        Of that width.
+    log_width : float
+    known : list of Told
+        The newest last.
+    """
+    *others, last = known
+    for other in others:
+        times = (log_width - last.log_width) / (last.log_width - other.log_width)
+        times = float(np.clip(times, -FARTHEST, FARTHEST))
+        factor = last.factor + times * (last.factor - other.factor)
+        if (factor.diagonal() > 0.0).all():
+            mean = last.q.mean + times * (last.q.mean - other.q.mean)
+            return Point(Full(mean, factor @ factor.T, inverse_of((factor, True))))
+    mean, precision = as_vector(last.q.mean), last.q.precision
+    change = prior.precision_diagonal - last.prior.precision_diagonal
+    covariance = inverse_of(cholesky(precision + np.diag(change)))
+    mean = mean - covariance @ (change * mean)
+    mean = mean.reshape(last.q.mean.shape[::-1]).T
+    return Point(Full(mean, covariance, precision + np.diag(change)))
+
+
+def curvature_about_rows(q, prior, features):
+    """Return minus the derivative of a slope by the log width, if rows tell the same.
+
+    Of few rows they tell less the wider the prior: then it is too much.
+
+    Parameters
+    ----------
+    q : Full
+    prior : MeanField
+    features : ndarray of shape (D,)
+        Which coefficients are of that width.
+    """
+    precision, mean = (
+        np.where(features, prior.precision_diagonal, 0.0),
+        as_vector(q.mean),
+    )
+    pull, left = precision * mean, q.covariance * precision
+    square = precision @ (np.square(mean) + q.covariance.diagonal())
+    moved = 2.0 * pull @ q.covariance @ pull + np.einsum("ij,ji->", left, left)
+    return float(2.0 * (square - moved) + 1.0)
+
+
 def width_of_prior(model, data, point, prior_of, before=None):
     """Return how wide a prior is most likely, and where the posterior is then, about.
 
@@ -114,22 +197,55 @@ def width_of_prior(model, data, point, prior_of, before=None):
     passes : float
         Made over the rows.
     """
-    passes, share = 0.0, 1.0 if before is None or model.k > 1 else CLOSER
+    # Of one predictor, steps soon come to an end, and its first secant may be long.
+    one, closer = model.k == 1, CLOSER
+    passes, far, share = 0.0, before is None and not one, CLOSE
+    if one:
+        many = max(1.0, WIDTH_EACH * model.prior.n_dim / WIDTH_TOL)
+        closer *= many
+        share = np.sqrt(many) if before is None else closer
+    known: list[Told] = []
+
+    def start(log_width, prior):
+        # Rates may overflow where nothing but a line leads.
+        if not known or model.family.overflows:
+            return point
+        return point_under(prior, log_width, known)
 
     def slope(log_width):
-        nonlocal model, point, passes
-        prior = of_predictors(prior_of(np.exp(log_width)), model.k)
-        result = few_steps(model.changed(prior=prior), data, point, share=share)
-        point, passes = result.point, passes + result.history[-1].passes
-        model = model.learned(point)
-        q, features = point.parameters, features_of(prior, model.k, model.intercept)
-        square = _squares(as_vector(q.mean), q.covariance.diagonal(), prior)[features]
-        return float(square.sum()) - square.size
+        nonlocal model, point, passes, far
+        model = model.changed(prior=of_predictors(prior_of(np.exp(log_width)), model.k))
+        features = features_of(model.prior, model.k, model.intercept)
+        about, ended = start(log_width, model.prior), False
+        while not ended:
+            ended, tol = not far, None if far else share * WIDTH_TOL
+            solver = solvers.Ascent(memory=0 if one else MEMORY)
+            result = few_steps(model, data, about, solver, tol=tol)
+            about, passes = result.point, passes + result.history[-1].passes
+            q = about.parameters
+            mean, variance = as_vector(q.mean), q.covariance.diagonal()
+            square = _squares(mean, variance, model.prior)[features]
+            found = float(square.sum()) - square.size
+            far = far and abs(found - log_width) > NEAR * square.size
+            ended = ended or far
+        point, model = about, model.learned(about)
+        if not model.family.overflows:
+            root = np.linalg.cholesky(q.covariance)
+            known[:-1] = []
+            known.append(Told(log_width, model.prior, q, root))
+        return found
 
-    start = () if before is None else before[:2]
-    log_width, curvature = most_likely_width(slope, *start)
+    def first():
+        features = features_of(model.prior, model.k, model.intercept)
+        return curvature_about_rows(point.parameters, model.prior, features)
+
+    begin = (0.0, None) if before is None else before[:2]
+    log_width, curvature = most_likely_width(slope, *begin, None if one else first)
     near, family = point, model.family
-    share = CLOSER  # the posterior comes to the end of a secant, too
+    far, share = False, closer  # the posterior comes to the end of a secant, too
     curvature = curvature_about(slope, log_width, curvature)
     width = Width.of(log_width, curvature, data.n_units)
+    if known:
+        prior = of_predictors(prior_of(width.value), model.k)
+        near = start(np.log(width.value), prior)
     return width, near, family, passes
