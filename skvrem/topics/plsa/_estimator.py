@@ -10,7 +10,7 @@ from skvrem import schedules, solvers
 from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.text import document_completion
 from skvrem.text._likelihood import completion_sums
-from skvrem.topics._base import MANY_TOKENS, TopicModel, scattered
+from skvrem.topics._base import TopicModel, scattered
 from skvrem.topics._input import check_counts, new_documents
 from skvrem.topics._model_arrays import padded_empty, places
 from skvrem.topics.plsa._blocks import BlockPLSAModel
@@ -322,11 +322,8 @@ class VRPLSA(TopicModel):
         # topics, EM spends its first epochs on a plateau.
         k = self.n_components_
         topics = padded_empty(data.n_features, k, data.dtype, places.empty).T[:k]
-        large = not data.remote and data.mean_count >= MANY_TOKENS
-        known = scattered(k, data, rng) + LEAST_TOKENS if large else [None] * k
-        for topic, own in zip(topics, known, strict=True):
-            # All at once, in float64, would be the largest array.
-            drawn = rng.standard_gamma(1.0, data.n_features) if own is None else own
+        for topic in topics:  # all at once, in float64, would be the largest array
+            drawn = rng.standard_gamma(1.0, data.n_features)
             topic[:] = drawn / drawn.sum()
         if word_prior.ndim:
             # Half of a topic are the words that its prior favours: a prior alone does

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from skvrem import TemperedLDA
 from skvrem.data._batch import MemoryPartition
 from skvrem.solvers.estimate._svrg import SVRG
+from skvrem.topics import _base
 from skvrem.topics._documents import as_documents
 from skvrem.topics._model import WordSums
 from skvrem.topics.lda import _estimator, _model_collapsed
@@ -674,3 +675,31 @@ def test_one_seed_is_one_model():
         fit.history_.pop("seconds")
         fit.history_ = {}
     assert_same_state(*fits)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_topics_of_large_counts_part(weighted):
+    """A word of a million tokens has as many at each topic: that is no start."""
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet(np.full(300, 0.5), size=3)
+    shares = rng.dirichlet(np.ones(3), size=30)
+    X = np.rint(1e8 * shares @ truth).astype(int)
+    weight = rng.integers(1, 3, size=30) if weighted else None
+    model = TemperedLDA(3, random_state=0).fit(X, sample_weight=weight)
+    topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
+
+    def fit_of(words):
+        return np.sum(X * np.log(words))
+
+    best, floor = fit_of(shares @ truth), fit_of(X.sum(axis=0) / X.sum())
+    assert best - fit_of(model.transform(X) @ topics) < 0.05 * (best - floor)
+
+
+def test_scattered_documents_have_all_tokens():
+    rng = np.random.default_rng(1)
+    X, weight = rng.integers(100, 1000, size=(9, 5)), rng.uniform(0.5, 2.0, 9)
+    data = as_documents(X, weight)
+    topics = _base.scattered(3, data, rng)
+    assert topics.shape == (3, 5)
+    np.testing.assert_allclose(topics.sum(axis=0), weight @ X)
+    assert (topics > 0.0).all()
