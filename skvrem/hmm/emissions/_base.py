@@ -180,7 +180,8 @@ class Emission(BaseEstimator):
     #: Whether rows are looked at again at every step: kernels take log-densities of
     #: the states, of `columns`, and the M step what `collect` makes of posteriors.
     follows = False
-    #: Whether what `collect` returns is the same for all parameters.
+    #: Whether starts need one M step only, as where what `collect` returns is the same
+    #: for all parameters.
     exact = False
     #: Which family of ``_kernels_rows.py`` this is, if it is one.
     row_kernel: str | None = None

@@ -6,10 +6,10 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr
 
+from skvrem.hmm.emissions import _model_patterns
 from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import EDGE, LOG_2PI, SCALES, RowPieces, numbered
 from skvrem.hmm.emissions._facts import extremes, minus_row, moments, n_rows
-from skvrem.hmm.emissions._patterns import Patterns
 from skvrem.utils._columns import Given
 from skvrem.utils._reports import NARROW, ROUNDING
 from skvrem.utils._validation import among, check_options, check_real
@@ -224,38 +224,58 @@ class Gaussian(Emission):
         """Return the family for the values that are missing in X."""
         family, seen = copy(self), ~np.isnan(X)
         partly = self._dense and (seen.any(axis=1) & ~seen.all(axis=1)).any()
-        family._patterns = Patterns(seen) if partly else None
+        family._patterns = _model_patterns.Patterns(seen) if partly else None
+        family.follows = family.exact = bool(partly and family._patterns.many)
         return family
+
+    @property
+    def _by_features(self):
+        """Whether rows are made into features of patterns."""
+        return self._patterns is not None and not self.follows
 
     def n_row_features(self):
         """Return how many features rows are made into."""
-        if self._patterns is None:
+        if not self._by_features:
             return super().n_row_features()
         return len(self._patterns.pairs(self.ONE))
 
     def features(self, missing):
         """Return the columns of every feature, equal features merged."""
-        if self._patterns is None:
+        if not self._by_features:
             return super().features(missing)
         return self._merge(np.asarray(self._patterns.pairs(self.ONE), np.int64))
 
     def columns(self, X, missing, parameters=None):
-        """Return the columns of some rows."""
-        if self._patterns is None:
+        """Return the columns of some rows; they follow the parameters if `follows`."""
+        if self._by_features:
+            return self._patterns.columns(minus_row(X, self._centre))
+        if not self.follows:
             return super().columns(X, missing)
-        return self._patterns.columns(minus_row(X, self._centre))
+        if parameters is None:
+            return np.zeros((len(X), self.n_states_))
+        return _model_patterns.log_densities(*self._about_centre(X, parameters))
+
+    def _about_centre(self, X, parameters):
+        """Rows, means and covariances as kernels take them."""
+        mean, covariance = self._split(parameters)
+        parts = minus_row(X, self._centre), mean - self._centre, covariance
+        return tuple(np.array(part, float, order="C") for part in parts)
 
     def kernel_theta(self, parameters):
         """Return the coefficients of the features that rows are made into."""
-        if self._patterns is None:
-            return self.theta(parameters)
+        if not self._by_features:
+            return super().kernel_theta(parameters)
         mean, covariance = self._split(parameters)
-        return self._patterns.theta(mean - self._centre, covariance, _dense_theta)
+        return self._patterns.theta(mean - self._centre, covariance)
+
+    def collect(self, X, weights, parameters):
+        """Return sums of complete rows, missing values by their conditional moments."""
+        return _model_patterns.collect(weights, *self._about_centre(X, parameters))
 
     def complete(self, sums, parameters, collected=None):
         """Return sums of complete rows, missing values by their conditional moments."""
-        if self._patterns is None:
-            return sums
+        if not self._by_features:
+            return super().complete(sums, parameters, collected)
         mean, covariance = self._split(parameters)
         return self._patterns.complete(sums, mean - self._centre, covariance)
 
@@ -284,7 +304,7 @@ class Gaussian(Emission):
             precision = 1.0 / covariance
             constant = -0.5 * (LOG_2PI + np.log(covariance) + mean**2 * precision)
             return np.hstack([constant, mean * precision, -0.5 * precision])
-        return _dense_theta(mean, covariance)
+        return _model_patterns.dense_theta(mean, covariance)
 
     def expected(self, parameters):
         """Return the means of the features."""
@@ -672,16 +692,3 @@ class Gaussian(Emission):
 def _diagonals(matrices):
     """A view, that can be written to, of the diagonals."""
     return np.einsum("kii->ki", matrices)
-
-
-def _dense_theta(mean, covariance):
-    """Coefficients of 1, x and the upper triangle of x x^T."""
-    d = mean.shape[1]
-    precision = np.linalg.inv(covariance)
-    linear = np.einsum("kij,kj->ki", precision, mean)
-    constant = np.linalg.slogdet(covariance)[1] + (linear * mean).sum(axis=1)
-    constant += d * LOG_2PI
-    products = -precision
-    products[:, range(d), range(d)] *= 0.5
-    products = products[:, *np.triu_indices(d)]
-    return np.hstack([-0.5 * constant[:, None], linear, products])

@@ -164,6 +164,8 @@ class MixtureGaussian(Emission):
         """Return the family for the values that are missing in X."""
         family = copy(self)
         family._inner = self._inner.bound(X)
+        # Only kernels that are given features know the components' shares of a row.
+        family._inner.follows = False
         return family
 
     def n_row_features(self):

@@ -284,6 +284,11 @@ class Product(Emission):
         """Whether features of rows depend on the parameters of a part."""
         return any(family.follows for family in self._each())
 
+    @property
+    def exact(self):
+        """Whether one M step is enough for the parts that follow their parameters."""
+        return all(family.exact for family in self._each() if family.follows)
+
     def columns(self, X, missing, parameters=None):
         """Return the columns of some rows; they follow the parameters if `follows`."""
         X, n = np.asarray(X, np.float64), len(self.parts_)
