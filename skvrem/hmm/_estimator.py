@@ -180,18 +180,24 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Starts, of which each goes to its end and the best is kept. "auto" is a race: 12
         starts make 3 epochs (of long data on a quarter of the rows, 25,000 to 200,000
         of them, or 1,000 a parameter if that is more), the best 4 of them 4 more, the
-        best 2 (with minibatches 1) go to the end. Short data, up to 6,000 rows times
-        states, are worth 32 starts by full passes (of more rows fewer, down to the 12
-        at 9,800; of codes, whose passes cost less, ten times as many rows), and nine
-        states or more, or phases of segments in up to 25,000 rows, 20: half of them go
-        on after 15 epochs, or of the latter after 5 and again after 10 more, and half
-        of these after 40 more, but nobody whom as many epochs again, each as good as
-        the last, would not bring up to the best. So do the 12 starts of many codes, a
-        half after 15 epochs and a half of these after 40 more. There is one start
-        where there is one state, or with annealing. Of five to eight states one goes to
-        its end, unless data are short; from five on an end leads on by moves that split
-        one state and leave another to the others, unless something is known of them:
-        labels, given parameters, an order, covariates.
+        best 2 (with minibatches 1) go to the end. Where passes are cheap more are worth
+        about half a second. Full passes over short data, whose rows times states times
+        the sum of features of a row, states and 6 are 200,000 at most, make 32 starts,
+        of which half go on after 15 epochs and half of these after 40 more; up to
+        2,000,000, 32 of which a quarter go on after 5 epochs and an eighth to the end
+        after 5 more; and beyond as many fewer as passes cost more, down to the 12.
+        Features are 3 a column with variances and (d + 1) (d + 2) / 2 of d columns with
+        full covariances; families that look at rows again count eight times. Nine
+        states or more, or phases of segments in up to 25,000 rows, are worth 20 where
+        data are not short: half of them go on after 5 epochs, again after 10 more, and
+        after 40 more. Of codes 32 starts (of more than 60,000 rows times states fewer,
+        down to 12, or 20 of many states) go on as those of short data. Nobody goes on
+        whom as many epochs again, each as good as the last, would not bring up to the
+        best.
+        There is one start where there is one state, or with annealing. Of five to eight
+        states one of 12 goes to its end; from five on an end leads on by moves that
+        split one state and leave another to the others, unless something is known of
+        them: labels, given parameters, an order, covariates.
     init_params : {"kmeans", "random"}, default="kmeans"
         The first start from clusters of rows and the others from randomly chosen rows,
         or every second one of a given number; or all from these. Every third start

@@ -18,16 +18,23 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 # moves, which find more, are for one. L-BFGS begins where the metric is worth
 # something: after some epochs.
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (4, 2)), ((3, 4), (4, 1)), 6
-# Short data, of so many rows times states, have many optima for next to no seconds, and
-# of somewhat more fewer starts are worth theirs; fits of many states rise so slowly
-# that a few epochs do not tell them apart. Epochs after which half of the starts go on;
-# of short data what ends highest, as by a state of one value that comes again, is often
-# among the last for ten.
-SHORT, SHORT_STARTS, MANY_STATES, MANY_STARTS = 6_000, 32, 9, 20
-HALVED, SHORT_HALVED = (5, 10, 40), (15, 40)
-# Codes, which a table has the densities of, cost so many times less; which of their
-# starts ends highest is known as late, however many rows there are.
-CODES = 10
+# A pass costs about its rows times states times what a row meets there: features,
+# transitions, and as much as some more whatever they are; and several times that where
+# rows are looked at again at every step.
+FIXED, FOLLOWED = 6, 8
+# Data whose passes cost up to so much have many optima for next to no seconds. Of short
+# ones half of many starts go on after epochs that tell most of them apart, and half of
+# these: what ends highest, as by a state of one value that comes again, is often among
+# the last for ten epochs. Of medium ones a quarter and an eighth do, and of more rows
+# fewer start, as a pass costs more, until they are as few as of long data.
+SHORT, SHORT_STARTS, SHORT_HALVED = 200_000, 32, (15, 40)
+MEDIUM, MEDIUM_EPOCHS = 2_000_000, 5
+# Fits of many states rise so slowly that a few epochs do not tell them apart. Epochs
+# after which half of the starts go on.
+MANY_STATES, MANY_STARTS, HALVED = 9, 20, (5, 10, 40)
+# Rows times states of codes, whose densities are in a table, that are short; which of
+# their starts ends highest is known as late, however many rows there are.
+SHORT_CODES = 60_000
 # Of long data the first rung sees one row of so many, in stretches, but enough to tell
 # starts apart, and no more than fit in little memory beside a map.
 SAMPLED, FEWEST_SAMPLED, MOST_SAMPLED = 4, 25_000, 200_000
@@ -131,16 +138,22 @@ def plan_fit(estimator, model, data, warm, led=None):
         many = estimator.n_components >= MANY_STATES
         # Which phases belong to which kind is known as late.
         many |= model.transitions.phases is not None and rows <= FEWEST_SAMPLED
-        least = MANY_STARTS if many else STARTS
-        codes = model.emission.unordered
-        most_short = SHORT * (CODES if codes else 1)
-        shorter = min(1.0, most_short / (rows * estimator.n_components))
-        affordable = int(SHORT_STARTS * shorter**2)
-        short = affordable > least
-        if solver == "batch" and (short or many or codes):
-            n_init = affordable if short else least
-            halved = SHORT_HALVED if short or codes else HALVED
-            rungs = tuple((n, n_init >> i) for i, n in enumerate(halved, 1))
+        if solver == "batch" and model.emission.unordered:
+            shorter = min(1.0, SHORT_CODES / (rows * estimator.n_components))
+            n_init = max(
+                int(SHORT_STARTS * shorter**2), MANY_STARTS if many else STARTS
+            )
+            rungs = _halved(n_init, SHORT_HALVED)
+        elif solver == "batch":
+            cost = _cost_of_pass(model, rows)
+            affordable = min(SHORT_STARTS, int(SHORT_STARTS * MEDIUM / cost))
+            if cost <= SHORT:
+                n_init, rungs = SHORT_STARTS, _halved(SHORT_STARTS, SHORT_HALVED)
+            elif many:
+                n_init, rungs = MANY_STARTS, _halved(MANY_STARTS, HALVED)
+            elif affordable > STARTS:
+                left = affordable // 4, max(2, affordable // 8)
+                n_init, rungs = affordable, tuple((MEDIUM_EPOCHS, n) for n in left)
         if led is not None:
             lead = led.estimator
             lead = None if lead is None or not is_like(lead, model) else lead
@@ -187,6 +200,19 @@ def plan_fit(estimator, model, data, warm, led=None):
         sample = _sample(model, data, rows)
     plan = solvers.Plan(name, made, step_size, lead=first, rungs=rungs, sample=sample)
     return plan, data, n_init, moving, lead
+
+
+def _cost_of_pass(model, rows):
+    """Return about what a pass costs, in features of rows in states."""
+    emission, n_states = model.emission, model.emission.n_states_
+    features = emission.n_parts * emission.n_row_features()
+    cost = rows * n_states * (features + n_states + FIXED)
+    return cost * (FOLLOWED if emission.follows else 1)
+
+
+def _halved(n_init, epochs):
+    """Return rungs at which half of the starts go on."""
+    return tuple((n, n_init >> i) for i, n in enumerate(epochs, 1))
 
 
 def _sample(model, data, rows):

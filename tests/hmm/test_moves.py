@@ -47,7 +47,8 @@ def moving(model, X, **given):
 def test_phases_of_segments_are_worth_more_starts_where_rows_are_few(
     monkeypatch, most, n_init
 ):
-    monkeypatch.setattr(_plan, "FEWEST_SAMPLED", most)
+    for name, value in (("FEWEST_SAMPLED", most), ("SHORT", 0), ("MEDIUM", 0)):
+        monkeypatch.setattr(_plan, name, value)
     X, *_ = series(4, 2, 3000, 0)
     X = np.column_stack([X, np.arange(1, 3001) % 6 == 0])
     for transitions, starts in ((Hierarchical(2, 2, 2), n_init), (None, 12)):
@@ -142,6 +143,7 @@ def one_start(monkeypatch):
     monkeypatch.setattr(_plan, "can_move", lambda *given: True)
     monkeypatch.setattr(_plan, "STARTS", 1)
     monkeypatch.setattr(_plan, "SHORT", 0)
+    monkeypatch.setattr(_plan, "MEDIUM", 0)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -11,8 +11,10 @@ from skvrem.hmm import (
     Covariates,
     Gaussian,
     Homogeneous,
+    MixtureGaussian,
     Poisson,
     Regression,
+    StudentT,
     _plan,
 )
 from skvrem.hmm._input import open_rows
@@ -265,12 +267,20 @@ def long_enough(monkeypatch):
     monkeypatch.setattr(_plan, "FEWEST_SAMPLED", 100)
     monkeypatch.setattr(_plan, "ROWS_A_PARAMETER", 1)
     monkeypatch.setattr(_plan, "SHORT", 0)
+    monkeypatch.setattr(_plan, "MEDIUM", 0)
 
 
 def planned(model, X, **given):
     model._check_parameters()
     _, data, opened = open_rows(model, X, fresh=True, **given)
     return _plan.plan_fit(model, opened, data, False)[0].sample, data, opened
+
+
+def rungs_of(model, X):
+    model._check_parameters()
+    _, data, opened = open_rows(model, X, fresh=True)
+    plan, _, n_init, *_ = _plan.plan_fit(model, opened, data, False)
+    return n_init, list(plan.rungs)
 
 
 def test_a_race_that_begins_on_a_sample_ends_on_all_rows(series, long_enough):
@@ -291,17 +301,47 @@ def test_a_race_that_begins_on_a_sample_ends_on_all_rows(series, long_enough):
 
 
 @pytest.mark.parametrize(
-    ("n", "k", "starts", "left"),
-    [(300, 5, 32, 16), (1_400, 5, 23, 11), (2_100, 8, 12, 4), (2_100, 9, 20, 10)],
+    ("n", "k", "starts", "epochs", "left"),
+    [(300, 5, 32, 15, 16), (2_100, 8, 32, 5, 8), (2_100, 9, 20, 5, 10)],
+    ids=["short", "medium", "many states"],
 )
-def test_short_data_and_many_states_are_worth_more_starts(series, n, k, starts, left):
+def test_cheap_passes_and_many_states_are_worth_more_starts(
+    series, n, k, starts, epochs, left
+):
     X = np.tile(series[0], (2, 1))[:n]
     model = VRHMM(k, random_state=0, tol=1e-9, max_iter=2000).fit(X)
     assert model.init_epochs_.shape == (starts,)
-    longer = model.init_epochs_ > {12: 3, 20: 5, 23: 15, 32: 15}[starts]
+    longer = model.init_epochs_ > epochs
     assert 1 < longer.sum() <= left
     best = model.init_scores_[longer].max()
     assert best == pytest.approx(model.objective_, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "n_init", "rungs"),
+    [
+        (VRHMM(3), 4_400, 32, [(15, 16), (40, 8)]),
+        (VRHMM(3), 4_500, 32, [(5, 8), (5, 4)]),
+        (VRHMM(3), 44_000, 32, [(5, 8), (5, 4)]),
+        (VRHMM(3), 88_000, 16, [(5, 4), (5, 2)]),
+        (VRHMM(3), 120_000, 12, [(3, 4), (4, 2)]),
+        # What looks at rows again costs more, as does what has more parts.
+        (VRHMM(3, emission=StudentT()), 4_400, 32, [(5, 8), (5, 4)]),
+        (VRHMM(3, emission=MixtureGaussian(2)), 4_400, 32, [(5, 8), (5, 4)]),
+        (VRHMM(6), 120_000, 12, [(3, 4), (4, 1)]),
+    ],
+    ids=str,
+)
+def test_starts_are_as_many_as_passes_are_cheap(model, rows, n_init, rungs):
+    assert rungs_of(model, rng().normal(size=(rows, 2))) == (n_init, rungs)
+
+
+def test_values_that_are_missing_in_many_ways_make_passes_dear():
+    X = rng().normal(size=(2_700, 4))
+    _, full = rungs_of(VRHMM(3, covariance_type="full"), X)
+    X[rng().random(X.shape) < 0.2] = np.nan
+    _, missing = rungs_of(VRHMM(3, covariance_type="full"), X)
+    assert full == [(15, 16), (40, 8)] and missing == [(5, 8), (5, 4)]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
