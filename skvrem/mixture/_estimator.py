@@ -97,8 +97,9 @@ class VRGaussianMixture(
     n_init : int or "auto", default="auto"
         Starts that are fitted to their ends, of which the best is kept; one that ends
         with collapsed components (see `fit`) loses to any without. "auto" searches
-        for one: a few epochs from `init_params` and three other starts ("tied": four
-        where a column has few values) on a quarter of the rows (7,000 at least), then
+        for one: a few epochs from `init_params` and three other starts (four if a
+        column has few values, "tied", or some that come again for a reason, as codes
+        and zeros do, "full" and "diag") on a quarter of the rows (7,000 at least), then
         split-merge moves [4]_ from the best, and on all rows from where a long fit
         ends, or one other start that it fits to its end; of short data it makes twelve
         starts and fits four to their ends. See ``init_scores_``. It makes one start
@@ -173,7 +174,8 @@ class VRGaussianMixture(
         What was used.
     init_scores_ : ndarray of shape (n_init,), or (4,) or (12,) of a search
         Log-likelihood a row that each start reached, of those that a search left on
-        the rows that were searched; one more for "tied" where a column has few values.
+        the rows that were searched; one more where values of a column come again (see
+        `n_init`).
     init_epochs_ : ndarray of int of that shape
         Epochs that each start made.
     n_samples_seen_ : int

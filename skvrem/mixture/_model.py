@@ -353,9 +353,7 @@ class GaussianMixtureModel(Averaging):
         if not narrow.any():
             none = np.zeros(len(narrow), bool)
             return none, none
-        if self._seen is None:
-            self._seen = values_of(data)
-        atoms, again = self._seen
+        atoms, again = self.seen(data)
         means = point.parameters.means
         at = (np.square(means[:, None] - atoms) <= NARROW * self.reg_covar).any(axis=1)
         again = np.broadcast_to(again, means.shape)
@@ -368,6 +366,17 @@ class GaussianMixtureModel(Averaging):
             at = at.all(axis=1)[:, None]
         narrow &= ~at
         return narrow.any(axis=1), (narrow & again).any(axis=1)
+
+    def seen(self, data):
+        """Return `values_of` the data, of the first that were looked at."""
+        if self._seen is None:
+            self._seen = values_of(data)
+        return self._seen
+
+    def has_atoms(self, data):
+        """Whether a component may be narrow at a value of one column alone."""
+        of_columns = self.covariance_type in ("full", "diag")
+        return of_columns and not np.isnan(self.seen(data)[0]).all()
 
     def spread(self, point):
         """Return the mean of all rows, and their scatter about it, shape of one part.

@@ -14,23 +14,32 @@ on the rows it owns,
 
 with the halves from a few epochs of EM on some of these rows. Where all share the
 covariance it gains as well what this does by shrinking then (see `_cuts`), and halves
-may be those of a cut at a value of one column. A move puts the halves
+may be those of a cut at a value of one column. Where each has its own, they may be the
+rows at an atom and all others (see `_atoms`). A move puts the halves
 of l in the places of l and j; those of largest :math:`g_l - \ell_j` come first.
+
+Splits alone are a start as well, from one component of all rows. Where columns have
+atoms this comes to components at several of them, which no single move does: rows that
+leave the others for the first of these give them no more to begin with.
 """
 
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.data import as_source
+from skvrem.data import as_source, draw
+from skvrem.mixture._atoms import likely_cuts
 from skvrem.mixture._cuts import find_cuts, shrinkage
 from skvrem.mixture._model import Parameters
-from skvrem.mixture._start import HARD
+from skvrem.mixture._start import HARD, starting_parameters
 from skvrem.solvers import ranked_moves
 from skvrem.utils._averaging import AveragingPoint
 
 # Rows that halves are fitted to, the posterior of a row that a component owns, epochs.
 SPLIT_ROWS, OWNED, SPLIT_EPOCHS = 1000, 0.05, 5
+# Rows that are split to start with, of more.
+START_ROWS = 2000
 # Steps of power iteration, for the direction in which a component is cut.
 POWER_STEPS = 5
 # Posteriors that are looked at in one piece.
@@ -155,11 +164,32 @@ def _split(model, point, data, part, owned, rng):
         shared = {name: shared[name] for name in ("covariances", "precisions_cholesky")}
         halves, objective = _few_epochs(model, halves._replace(**shared), some, 0)
     gain = objective - np.average(owned.log_density, weights=weight)
-    split = Split(gain, halves)
-    if model.covariance_type != "tied":
+    split, fewest = Split(gain, halves), fewest / total
+    if model.covariance_type == "tied":
+        share = point.parameters.weights[part]
+        return _shrinking(model, split, X, weight, share, fewest)
+    if not model.has_atoms(data):
         return split
-    share = point.parameters.weights[part]
-    return _shrinking(model, split, X, weight, share, fewest / total)
+    cuts = likely_cuts(X, weight, whole, model.seen(data)[0], fewest, model)
+    splits = [split, *(_cut(model, whole, owned, some, at) for at in cuts.T)]
+    return max(splits, key=attrgetter("gain"))
+
+
+def _cut(model, whole, owned, some, at):
+    """Return the halves of a component in which some of its rows are one, of all."""
+    gain, parts = -np.average(owned.log_density, weights=owned.weight), []
+    for side in (at, ~at):
+        rows = as_source(some.rows[side], some.weight[side])
+        part, objective = _few_epochs(model, whole, rows, 1)
+        share = rows.total_weight / some.total_weight
+        gain += share * (objective + np.log(share))
+        parts.append(part._replace(weights=np.array([share])))
+    return Split(gain, _together(parts))
+
+
+def _together(parts):
+    """Return components, each of which has its own covariance, as one mixture."""
+    return Parameters(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _shrinking(model, split, X, weight, share, fewest):
@@ -230,3 +260,73 @@ def _moved(model, point, split, merged, halves):
         after.covariances[places] = halves.covariances
         after.precisions_cholesky[places] = halves.precisions_cholesky
     return model.start(after._replace(weights=after.weights / after.weights.sum()))
+
+
+class _SplitPart(NamedTuple):
+    """Rows that are one component, which has `share` of all, and its split."""
+
+    rows: np.ndarray
+    share: float
+    parameters: Parameters
+    split: Split
+
+
+def split_start(model, data, n_components, rng):
+    """Return parameters of components that one is split into, the best split first.
+
+    Parameters
+    ----------
+    model : GaussianMixtureModel
+        Each component of which has its own covariance.
+    data : ArraySource
+    n_components : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    parameters : Parameters
+        None where rows are too few for so many splits.
+    passes : float
+    """
+    size = min(data.n_units, START_ROWS)
+    units = draw(data.n_units, size, rng)
+    X = data.rows[units].astype(np.float64)
+    some = as_source(X, data.weight[units] if data.weight.size else np.ones(size))
+    fewest = model.fewest_rows(X.shape[1])
+    begun, passes = starting_parameters(model, some, 1, "random_from_data", rng)
+    passes *= size
+
+    def part_of(rows, parameters, last):
+        own = as_source(X[rows], some.weight[rows])
+        parameters, _ = _few_epochs(model, parameters, own, 1)
+        share, split = own.total_weight / some.total_weight, Split(-np.inf)
+        if not last:
+            log_density = _log_joint(model, parameters, own)[:, 0]
+            owned = Owned(rows, own.weight, log_density)
+            point = AveragingPoint(parameters, None, parameters.means)
+            split = _split(model, point, some, 0, owned, rng)
+        return _SplitPart(rows, share, parameters, split)
+
+    parts = [part_of(np.arange(size), begun, n_components == 1)]
+    while len(parts) < n_components:
+        promises = [part.share * part.split.gain for part in parts]
+        at = int(np.argmax(promises))
+        if promises[at] == -np.inf:
+            return None, passes / data.n_units
+        rows, _, whole, split = parts[at]
+        own = as_source(X[rows], some.weight[rows])
+        first = _log_joint(model, split.parameters, own).argmax(axis=1) == 0
+        passes += 2 * len(rows)
+        if min(own.weight[first].sum(), own.weight[~first].sum()) < fewest:
+            parts[at] = parts[at]._replace(split=Split(-np.inf))
+            continue
+        last = len(parts) + 1 == n_components
+        sides = [part_of(rows[side], whole, last) for side in (first, ~first)]
+        parts[at : at + 1] = sides
+    shares = np.array([part.share for part in parts])
+    together = _together([part.parameters for part in parts])
+    return together._replace(weights=shares), passes / data.n_units
+
+
+def _log_joint(model, parameters, data):
+    return model.log_joint(parameters, data.batch(0, data.n_units), np.float64)

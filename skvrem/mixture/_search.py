@@ -1,5 +1,6 @@
 """The search that ``n_init="auto"`` makes for a start, on a sample of the rows."""
 
+from copy import copy
 from functools import partial
 from itertools import cycle, islice
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ import numpy as np
 from skvrem import solvers
 from skvrem.data import as_source, draw
 from skvrem.mixture._cuts import cut_start, has_codes
-from skvrem.mixture._moves import moves
+from skvrem.mixture._moves import moves, split_start
 from skvrem.mixture._start import starting_parameters
 
 # Kinds of starts that take turns, after the one that was asked for; and where rows are
@@ -19,6 +20,9 @@ FEW_ROWS_KINDS = "random_from_data", "k-means++", "random_from_data"
 # One more where the covariance is shared and a column has few values: it shrinks where
 # components come apart, which spheres cannot tell from where the data are long.
 CUTS = "cuts"
+# One more where each has its own and columns have atoms: components at several of them.
+SPLITS = "splits"
+OWN_STARTS = {CUTS: cut_start, SPLITS: split_start}
 # Rows that are searched: a part, but so many at least, and for each parameter; and the
 # most that are worth it.
 PART, FEWEST_ROWS, ROWS_A_PARAMETER, MOST_ROWS = 4, 7_000, 5, 50_000
@@ -131,11 +135,15 @@ def _ask(look, data, size, rng):
 
 def _led(make, n_components, kinds, some, rng):
     """Return what a search of some rows has come to."""
+    first = make()
+    if first.has_atoms(some):
+        kinds = [*kinds, SPLITS]
 
     def start(number, rng):
-        model, kind, parameters, passes = make(), kinds[number], None, 0.0
-        if kind == CUTS:
-            parameters, passes = cut_start(model, some, n_components, rng)
+        # Copies have the values of the rows, which are looked for once.
+        model, kind, parameters, passes = copy(first), kinds[number], None, 0.0
+        if kind in OWN_STARTS:
+            parameters, passes = OWN_STARTS[kind](model, some, n_components, rng)
             kind = KINDS[-1]
         if parameters is None:
             how = n_components, kind, rng, LLOYD_ITERATIONS
