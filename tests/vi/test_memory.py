@@ -49,27 +49,6 @@ def test_streams_end_near_a_fit_in_whatever_order(posterior, kept, layout, monke
         assert abs(accuracy - whole.score(rows, labels)) < 0.01
 
 
-PLACES = {
-    "gaussian": {"_gram": "_memory"},
-    "poisson": {"_memory": "_memory", "_width": "_evidence"},
-}
-
-
-@pytest.mark.parametrize("family", PLACES)
-def test_pickles_may_name_the_folder_above(family):
-    rng = np.random.default_rng(0)
-    rows, counts = rng.normal(size=(60, 2)), rng.poisson(2.0, 60)
-    model = BayesianGLMRegressor(family).partial_fit(rows[:30], counts[:30])
-    named = pickle.dumps(model, 0)
-    for place, above in PLACES[family].items():
-        here = f"skvrem.vi.glm.streams.{place}\n".encode()
-        assert here in named
-        named = named.replace(here, f"skvrem.vi.glm.{above}\n".encode())
-    for one in (model, old := pickle.loads(named)):
-        one.partial_fit(rows[30:], counts[30:])
-    np.testing.assert_array_equal(old.coef_, model.coef_)
-
-
 @pytest.mark.filterwarnings("ignore::skvrem.exceptions.StalledWarning")
 @pytest.mark.parametrize("begun", [0, 400])
 @pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
