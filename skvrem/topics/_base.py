@@ -18,7 +18,7 @@ from skvrem.text._topics import (
 from skvrem.text._words import top_words
 from skvrem.topics._input import open_counts
 from skvrem.topics._model_arrays import places
-from skvrem.topics._number import BATCH_FACTOR, find_number
+from skvrem.topics._number import BATCH_FACTOR, TOL_TO_THE_END, find_number
 from skvrem.topics._stream import STEP_TOKENS, begin, meet_words
 from skvrem.utils._base import (
     ComponentsMixin,
@@ -86,9 +86,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
     which are fitted with the parameters that all of them would be (`_as_of`). It makes
     a plan from the number of documents and whether topics are random (`_plan`), draws
     topics (`_random_topics`), makes a temperature of a start by how many are to come
-    (`_temperature`), and counts batches (`_count_batch`, which returns how many of this
-    size there have been, the tokens that the topics are learned from, and fitted
-    attributes).
+    and whether its topics are known (`_temperature`), and counts batches
+    (`_count_batch`, which returns how many of this size there have been, the tokens
+    that the topics are learned from, and fitted attributes).
     """
 
     _learns = False  # priors, where they are "learn"
@@ -235,8 +235,8 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             If X looks like weights, as TF-IDF: priors are counts.
         ConvergenceWarning
             If `tol` is positive and `max_iter` epochs were not enough, or if
-            ``n_components="auto"`` has ended at the most topics that it tries while
-            held-out documents still gained by more.
+            ``n_components="auto"`` has ended at the most topics that it tries (1,024,
+            or as many as documents) while held-out documents still gained by more.
         CollapsedComponentWarning
             If topics of TemperedLDA are the same after a `temperature` of one's own.
         UserWarning
@@ -285,14 +285,17 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         """Return how many starts there are: of "auto" several where a fit is short."""
         if given is not None:
             return 1
+        return self._n_random_starts(data, self.n_components_)
+
+    def _n_random_starts(self, data, n_topics):
+        """Return how many starts there are of so many random topics."""
         if self.n_init != "auto":
             return self.n_init
         n_starts, most_work = self._racing(data.n_units)
-        short = data.n_nonzeros * self.n_components_ <= most_work
-        return n_starts if short else 1
+        return n_starts if data.n_nonzeros * n_topics <= most_work else 1
 
     def _as_of(self, n_documents):
-        """Return parameters by which fewer documents are fitted as so many would be."""
+        """Return parameters of a search, which fits fewer documents as so many are."""
         return {}
 
     def _racing(self, n_documents):
@@ -370,7 +373,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                     model, model.recentre(point), constants
                 ),
                 passes=passes + extra,
-                temperature=self._temperature(plan, model, data, rng, n_left),
+                temperature=self._temperature(plan, model, data, rng, n_left, known),
                 apart=first,
             )
 
@@ -389,7 +392,11 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         params = self.get_params(deep=False) | plain | self._as_of(data.n_units)
 
         def fit(part, n_topics, n_epochs, given):
-            trial = type(self)(**params | {"max_iter": min(n_epochs, self.max_iter)})
+            if n_epochs is None:
+                ends = {"tol": max(self.tol, TOL_TO_THE_END)}
+            else:
+                ends = {"max_iter": min(n_epochs, self.max_iter)}
+            trial = type(self)(**params | ends)
             trial.n_components_, trial.n_features_in_ = n_topics, part.n_features
             rng = np.random.RandomState(seed)
             # No checkpoint follows it, but keeps what has been found.
@@ -400,13 +407,17 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                 trial._fit_to(part, given, rng, progress, draw=trial._search_topics)
             return trial
 
+        def race(n_topics):
+            return self._n_random_starts(data, n_topics) > 1
+
         batch = self._plan(data.n_units, True).name == "batch"
+        factor, races = BATCH_FACTOR if batch else 1, None
+        if self._search_parts == 1:
+            races = race
         rng = np.random.default_rng(random_state.randint(2**31 - 1))
         return solvers.remembered(
             "topics",
-            lambda: find_number(
-                fit, data, rng, BATCH_FACTOR if batch else 1, self._search_parts
-            ),
+            lambda: find_number(fit, data, rng, factor, self._search_parts, races),
             rng,
         )
 

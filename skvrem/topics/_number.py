@@ -19,8 +19,8 @@ from skvrem.utils._reports import outside
 # The first number of topics, doubled until held-out documents gain no more than
 # TOLERANCE, in nats a token; so much may be lost for fewer topics as well.
 START, MOST, TOLERANCE = 16, 1024, 0.002
-# Topics are too many where so large a share has died, or a document has so few.
-ALIVE, DOCUMENTS_A_TOPIC = 0.75, 2
+# Topics are too many where so large a share has died.
+ALIVE = 0.75
 # Epochs of a fit from random topics, and from merged ones; so many more of "batch".
 EPOCHS, EPOCHS_MERGED, BATCH_FACTOR = 15, 5, 4
 # Documents held out: a share, within bounds, and no more than the last share.
@@ -31,11 +31,15 @@ LEAST_DOCUMENTS = 20
 # die where priors are learned, and epochs are more, as that takes some.
 # Fewer than the least of them would leave a standard error of a handful.
 FEW_DOCUMENTS, FEW_TOKENS, LEAST_IN_PARTS = 1000, 100_000, 100
-FEW_EPOCHS, FEW_ALIVE, FEW_DOCUMENTS_A_TOPIC = 30, 0.5, 1
+FEW_EPOCHS, FEW_ALIVE = 30, 0.5
 # A topic is compared with so many that are like it, by documents that have it.
 NEIGHBOURS, LEAST_SHARE = 3, 1e-3
 # At a time at most so much of the topics goes; that less is left of does not matter.
 MOST_GONE, LEAST_GONE = 1 / 3, 1 / 20
+# Random topics that are fitted to their end, until so little is left to gain, are made
+# fewer by this factor while that gains, but not so far below the merged ones. By fewer
+# tokens than so many these only seem better, as the same tokens have chosen moves.
+TOL_TO_THE_END, FEWER, FAR_BELOW, LEAST_SCORED = TOLERANCE / 2, 0.7, 0.01, 1000
 # Nonzeros at a time, and a probability in place of rounding.
 PART, TINY = 1 << 14, 1e-30
 
@@ -103,20 +107,25 @@ class _Trial(NamedTuple):
         return float(np.mean([len(fit.shares) for fit in self.fits]))
 
 
-def find_number(fit, data, rng, factor=1, n_parts=1):
+def find_number(fit, data, rng, factor=1, n_parts=1, races=None):
     """Return the topics that documents need.
 
     Parameters
     ----------
     fit : callable
         Of a source of documents, a number of topics, epochs, and topics to begin with
-        or None, returns a fitted estimator.
+        or None, returns a fitted estimator. Epochs of None are as many as it takes.
     data : source of documents
     rng : numpy.random.Generator
     factor : int, default=1
         Times as many epochs as usual.
     n_parts : int, default=1
         Of few documents, parts that are held out in turn; 1 holds out one, as of many.
+    races : callable, default=None
+        Of a number of topics, whether several random starts of so many are made. Where
+        given, random topics are fitted to their end: those that held-out documents find
+        likelier than what was merged take its place, and those that they find hardly
+        worse race with it, where several are made.
 
     Returns
     -------
@@ -130,17 +139,24 @@ def find_number(fit, data, rng, factor=1, n_parts=1):
     search = _Search(fit, _hold_out(data, rng, n_parts), factor)
     grown = search.grown()
     trial = search.merged(grown)
+    completion, n_topics = search.best
+    together = search.few
+    if races is not None:
+        completion, n_topics = search.random(trial)
+        close = completion >= trial.completion - FAR_BELOW
+        close |= search.scored < LEAST_SCORED
+        together = close and races(len(trial.fits[0].shares))
     tried = {"n_components": search.numbers, "completion": search.values}
     path = {name: np.array(values) for name, values in tried.items()}
     passes = search.passes / data.total_weight
-    completion, n_topics = search.best
-    if search.few and (trial is grown or trial.completion < completion):
-        # So many as by all documents do not die.
+    random = trial.completion < completion and (search.few or races is not None)
+    if random or (search.few and trial is grown):
+        # So many as by all documents do not die, or are likelier.
         return StartingTopics(None, n_topics, True, passes, path)
     fits = sorted(trial.fits, key=lambda fit: len(fit.shares))
     middle = fits[len(fits) // 2]
     topics = middle.topics * middle.shares[:, None]
-    return StartingTopics(topics, len(topics), search.few, passes, path)
+    return StartingTopics(topics, len(topics), together, passes, path)
 
 
 def _hold_out(data, rng, n_parts):
@@ -206,9 +222,10 @@ class _Search:
         """Return the `_Trial` of so many topics, or of some for each part."""
         fits, judged, value, tokens = [], [], 0.0, 0.0
         topics = [None] * len(self.parts) if topics is None else topics
+        epochs = None if n_epochs is None else self.factor * n_epochs
         for part, given in zip(self.parts, topics, strict=True):
             k = n_topics if given is None else len(given)
-            fitted = self.fit(part.train, k, self.factor * n_epochs, given)
+            fitted = self.fit(part.train, k, epochs, given)
             theta = fitted.transform(part.observed)
             each = log_likelihood(theta, fitted.components_, part.scored)
             judged.append(each[part.judging])
@@ -230,23 +247,36 @@ class _Search:
 
         Even where it is not the best: what random topics have split, merging finds.
         """
-        epochs, alive, a_topic = EPOCHS, ALIVE, DOCUMENTS_A_TOPIC
-        if self.few:
-            epochs, alive, a_topic = FEW_EPOCHS, FEW_ALIVE, FEW_DOCUMENTS_A_TOPIC
-        useful = max(START, self.parts[0].train.n_units // a_topic)
+        epochs, alive = (FEW_EPOCHS, FEW_ALIVE) if self.few else (EPOCHS, ALIVE)
+        most = min(MOST, max(START, self.parts[0].train.n_units))
         n_topics, gain, trial = START, np.inf, self.try_(START, epochs)
         tried = [(trial.completion, n_topics)]
         while gain >= TOLERANCE and trial.number >= alive * n_topics:
-            if 2 * n_topics > min(MOST, useful):
-                if 2 * n_topics <= useful:
-                    _warn_of_more(n_topics, gain)
+            if n_topics == most:
+                _warn_of_more(n_topics, gain)
                 break
-            n_topics, before = 2 * n_topics, trial.completion
+            n_topics, before = min(2 * n_topics, most), trial.completion
             trial = self.try_(n_topics, epochs)
             gain = trial.completion - before
             tried.append((trial.completion, n_topics))
         self.best = max(tried)
         return trial
+
+    def random(self, merged):
+        """Return the completion and the number of the random topics that do best.
+
+        They are fitted to their end, from as many as were merged down to fewer.
+        """
+        best, n_topics = (-np.inf, 0), len(merged.fits[0].shares)
+        while n_topics:
+            found = self.try_(n_topics, None).completion, n_topics
+            if found < best:
+                break
+            best = found
+            if best[0] < merged.completion - FAR_BELOW:
+                break
+            n_topics = int(FEWER * n_topics)
+        return best
 
     def merged(self, trial):
         """Return the trial with as few topics as do."""
@@ -359,11 +389,20 @@ class _Search:
 
 def _warn_of_more(n_topics, gain):
     """Warn that the search has ended where held-out documents still gained."""
+    gained = (
+        f"held-out documents still gained {gain:.2g} nats a token by the last ones: "
+        "there may be more topics. Give a number, n_components="
+    )
+    if n_topics == MOST:
+        about = f"tries {n_topics:,} topics at most, and {gained}{2 * n_topics} or more"
+    else:
+        about = (
+            f"tries no more topics than the {n_topics:,} documents that are not held "
+            f"out, and {gained}{n_topics} or more"
+        )
     warnings.warn(
-        f"n_components='auto' tries {n_topics:,} topics at most, and held-out "
-        f"documents still gained {gain:.2g} nats a token by the last doubling: there "
-        f"may be more topics. Give a number, n_components={2 * n_topics} or more, and "
-        "compare `score` of documents that are held out.",
+        f"n_components='auto' {about}, and compare `score` of documents that are held "
+        "out.",
         ConvergenceWarning,
         stacklevel=outside(),
     )

@@ -196,7 +196,8 @@ def test_the_fit_with_the_most_topics_is_merged_though_another_is_better(
         (4, -2.0, 4, True),
         (4, -2.9995, 4, False),  # no more to gain
         (4, -2.0, 2, False),  # topics died
-        (8, -2.0, 4, False),  # documents are too few for more
+        (8, -2.0, 4, True),  # as many as documents
+        (8, -2.9995, 4, False),
     ],
 )
 def test_a_search_that_ends_with_more_to_gain_warns(
@@ -205,7 +206,7 @@ def test_a_search_that_ends_with_more_to_gain_warns(
     found, trial, _ = search
     monkeypatch.setattr(_number, "START", 2)
     monkeypatch.setattr(_number, "MOST", most)
-    train = as_documents(X[: 2 * 8 if most == 4 else 2 * 7])
+    train = as_documents(X[: 8 if most == 4 else 4])
     found.parts = [found.parts[0]._replace(train=train)]
     completion = {2: -3.0, 4: last}
 
@@ -219,9 +220,90 @@ def test_a_search_that_ends_with_more_to_gain_warns(
         assert found.grown().number == alive
     assert [one.category for one in seen] == [ConvergenceWarning] * warns
     for one in seen:
-        assert "tries 4 topics at most" in str(one.message)
+        at_most, more = "tries 4 topics at most", 8
+        if most != 4:
+            at_most, more = "no more topics than the 4 documents", 4
+        assert at_most in str(one.message)
         assert "gained 1 nats" in str(one.message)
-        assert "n_components=8" in str(one.message)
+        assert f"n_components={more} or more" in str(one.message)
+
+
+def test_growth_ends_with_as_many_topics_as_documents(X, search, monkeypatch):
+    found, trial, _ = search
+    monkeypatch.setattr(_number, "START", 2)
+    found.parts = [found.parts[0]._replace(train=as_documents(X[:5]))]
+    tried = []
+
+    def try_(n_topics, _):
+        tried.append(n_topics)
+        return _of_so_many(trial, n_topics, float(n_topics))
+
+    monkeypatch.setattr(found, "try_", try_)
+    with pytest.warns(ConvergenceWarning, match="than the 5 documents"):
+        assert found.grown().number == 5
+    assert tried == [2, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("values", "found", "tried"),
+    [
+        ({20: -2.0, 14: -1.9, 9: -1.95}, (-1.9, 14), [20, 14, 9]),
+        ({20: -1.5, 14: -1.6}, (-1.5, 20), [20, 14]),
+        ({20: -2.2}, (-2.2, 20), [20]),  # none of them would do
+    ],
+)
+def test_random_topics_are_made_fewer_while_that_gains(
+    search, monkeypatch, values, found, tried
+):
+    """To their end each, against merged ones that come to -2.005."""
+    one, trial, _ = search
+    numbers = []
+
+    def try_(n_topics, n_epochs):
+        assert n_epochs is None
+        numbers.append(n_topics)
+        return _of_so_many(trial, n_topics, values[n_topics])
+
+    monkeypatch.setattr(one, "try_", try_)
+    assert one.random(_of_so_many(trial, 20, -2.005)) == found
+    assert numbers == tried
+
+
+@pytest.mark.parametrize(
+    ("random", "several", "scored", "given", "races"),
+    [
+        (-1.9, False, 5000, False, True),  # likelier
+        (-2.005, True, 5000, True, True),  # hardly worse
+        (-2.005, False, 5000, True, False),
+        (-2.5, True, 5000, True, False),
+        (-2.5, True, 500, True, True),  # by a few words
+    ],
+)
+def test_random_topics_take_the_place_of_merged_ones_or_race(
+    X, search, monkeypatch, random, several, scored, given, races
+):
+    one, trial, _ = search
+    monkeypatch.setattr(_number, "_Search", lambda *_: one)
+    monkeypatch.setattr(one, "grown", lambda: trial)
+    monkeypatch.setattr(one, "merged", lambda _: trial._replace(completion=-2.0))
+    monkeypatch.setattr(one, "random", lambda _: (random, 3))
+    one.scored, one.best = float(scored), (-3.0, 16)
+    data, rng = as_documents(X), np.random.default_rng(0)
+    found = _number.find_number(None, data, rng, races=lambda _: several)
+    assert (found.topics is not None) == given
+    assert found.n_topics == (5 if given else 3) and found.races == races
+
+
+def test_a_search_anneals_what_a_fit_would():
+    """Only random topics: heat would blur those that are known."""
+    assert VRPLSA("auto")._as_of(300) == {"tempering": "auto"}
+    for tempering in (None, "annealed"):
+        assert VRPLSA("auto", tempering=tempering)._as_of(300) == {}
+    data = as_documents(planted()[0])
+    plan = VRPLSA()._plan(data.n_units, True)
+    for known in (False, True):
+        beta = VRPLSA("auto")._temperature(plan, None, data, None, 0, known)
+        assert (beta.length > 0) != known
 
 
 @pytest.mark.parametrize(("same", "left"), [(-1.0, 5), (-2.0, 2)])
@@ -362,7 +444,6 @@ def test_parts_have_the_priors_of_all_documents():
     assert TemperedLDA("auto")._as_of(300) == {"doc_topic_prior": "learn"}
     assert TemperedLDA("auto")._as_of(299) == {}
     assert TemperedLDA("auto", doc_topic_prior=0.1)._as_of(300) == {}
-    assert VRPLSA("auto")._as_of(300) == {}
 
 
 def test_topics_without_tokens_are_not_summed_up(X):

@@ -517,7 +517,7 @@ class TemperedLDA(TopicModel):
             return model.start((topics,), n_documents, share=share)
         return model.start((topics,), n_documents, (doc, bool(word)))
 
-    def _temperature(self, plan, model, data, rng, left):
+    def _temperature(self, plan, model, data, rng, left, known):
         tempering, length = self.tempering, self.annealing_iter
         cold = self.n_init == "auto" and left > 0  # the last of a race is annealed
         if self._collapsed or cold:

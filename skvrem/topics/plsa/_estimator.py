@@ -43,12 +43,14 @@ class VRPLSA(TopicModel):
     ----------
     n_components : int or "auto", default=10
         Number of topics. "auto" finds it by held-out documents: a tenth of them (200 to
-        2,000, at most a quarter) is kept from fits with ever more topics, 1,024 at
-        most, until it is no more likely; then topics that it does not miss are merged
-        or left out, and the others are fitted to all documents. It takes as long as
-        one or two fits with more topics than that, and 20 documents. Topics without
-        tokens are dropped. Topics to start from (`components_init`, `warm_start`) give
-        their own number.
+        2,000, at most a quarter) is kept from fits with ever more topics, as many as
+        documents and 1,024 at most, until it is no more likely; then topics that it
+        does not miss are merged or left out. Random topics, as many and fewer, take
+        the place of the merged ones where it is likelier by them, and race with them
+        where it is hardly less so and `n_init` makes several starts. All documents are
+        fitted last. It takes as long as some three fits with more topics than that, and
+        20 documents. Topics without tokens are dropped. Topics to start from
+        (`components_init`, `warm_start`) give their own number.
     doc_topic_smoothing : float or array-like of shape (n_components,), default=None
         :math:`\alpha \ge 0`, None for 1 / n_components. The prior of a document is
         Dirichlet(1 + alpha) here and Dirichlet(alpha) in latent Dirichlet allocation,
@@ -302,16 +304,18 @@ class VRPLSA(TopicModel):
             return model.resume(topics / model.n_components, n_documents)
         return model.start((topics, model.uniform(n_documents)))
 
-    def _temperature(self, plan, model, data, rng, left):
+    def _temperature(self, plan, model, data, rng, left, known):
         annealing = 0 if self.tempering is None else self.annealing_iter
         if self.tempering == "auto":
-            # Heat would blur topics that are known: a search gives its own.
-            known = self.components_init is not None or self.n_components == "auto"
-            known = known or (self.warm_start and hasattr(self, "components_"))
+            # Heat would blur topics that are known.
             length = data.mean_count * data.n_nonzeros / data.n_units
             cold = known or length > SHORT
             annealing = 0 if cold else min(annealing, self.max_iter // 2)
         return schedules.Linear(self.temperature, annealing)
+
+    def _as_of(self, n_documents):
+        # Random topics of short documents are annealed in a search too.
+        return {"tempering": "auto"} if self.tempering == "auto" else {}
 
     def _given_topics(self, n_features, warm):
         given = super()._given_topics(n_features, warm)
