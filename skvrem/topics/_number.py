@@ -253,7 +253,8 @@ class _Search:
         tried = [(trial.completion, n_topics)]
         while gain >= TOLERANCE and trial.number >= alive * n_topics:
             if n_topics == most:
-                _warn_of_more(n_topics, gain)
+                if len(tried) > 1:  # else nothing says so
+                    _warn_of_more(n_topics, gain)
                 break
             n_topics, before = min(2 * n_topics, most), trial.completion
             trial = self.try_(n_topics, epochs)

@@ -244,6 +244,18 @@ def test_growth_ends_with_as_many_topics_as_documents(X, search, monkeypatch):
     assert tried == [2, 4, 5]
 
 
+def test_documents_too_few_for_more_than_the_first_topics_do_not_warn(
+    X, search, monkeypatch
+):
+    found, trial, _ = search
+    monkeypatch.setattr(_number, "START", 2)
+    found.parts = [found.parts[0]._replace(train=as_documents(X[:2]))]
+    monkeypatch.setattr(found, "try_", lambda n, _: _of_so_many(trial, n, -1.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert found.grown().number == 2
+
+
 @pytest.mark.parametrize(
     ("values", "found", "tried"),
     [
