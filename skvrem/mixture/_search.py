@@ -136,23 +136,30 @@ def _ask(look, data, size, rng):
 def _led(make, n_components, kinds, some, rng):
     """Return what a search of some rows has come to."""
     first = make()
-    if first.has_atoms(some):
-        kinds = [*kinds, SPLITS]
 
-    def start(number, rng):
-        # Copies have the values of the rows, which are looked for once.
-        model, kind, parameters, passes = copy(first), kinds[number], None, 0.0
-        if kind in OWN_STARTS:
-            parameters, passes = OWN_STARTS[kind](model, some, n_components, rng)
-            kind = KINDS[-1]
-        if parameters is None:
-            how = n_components, kind, rng, LLOYD_ITERATIONS
-            parameters, more = starting_parameters(model, some, *how)
-            passes += more
-        return model, model.start(parameters), passes
+    def search_of(kinds):
+        def start(number, rng):
+            # Copies have the values of the rows, which are looked for once.
+            model, kind, parameters, passes = copy(first), kinds[number], None, 0.0
+            if kind in OWN_STARTS:
+                given = model, some, n_components, rng
+                parameters, passes = OWN_STARTS[kind](*given)
+                kind = KINDS[-1]
+            if parameters is None:
+                how = n_components, kind, rng, LLOYD_ITERATIONS
+                parameters, more = starting_parameters(model, some, *how)
+                passes += more
+            return model, model.start(parameters), passes
 
-    least = _least(make(), some)
-    return solvers.search(start, moves, least, some, rng, len(kinds))
+        how = moves, _least(make(), some), some, rng, len(kinds)
+        return solvers.search(start, *how)
+
+    found = search_of(kinds)
+    if not first.has_atoms(some):
+        return found
+    # Components of rows at one value shrink within an epoch: after a few they are above
+    # others that end higher, and neither is the end of the other.
+    return found.beside(search_of([SPLITS]))
 
 
 def _led_on(make, parameters, weight, most, some, rng):
@@ -204,7 +211,7 @@ class Trail:
         self.make, self.data, self.degenerate = make, data, degenerate
         self.scores, self.epochs = found.scores.copy(), found.epochs.copy()
         self.number, self.rest = found.number, found.rest
-        self.cost, self.ends = effort.cost, effort.ends
+        self.cost, self.ends = effort.cost, effort.ends + found.leaders - 1
         # Whether one more is, if search and moves have left some of what they may cost:
         # a fit that takes long has been searched for little.
         self.spare = effort.ends == 1 and data.n_units <= MOST_ROWS

@@ -42,6 +42,10 @@ class SearchResult(NamedTuple):
     rest : list of (int, Any)
         Numbers and points of the other starts, the best first, and of this one where
         moves have led on from it.
+    degenerate : bool, default=False
+        Whether the point has parts that stand for no structure of the data.
+    leaders : int, default=1
+        Searches that this is of, each with a point: the others are the first of `rest`.
     """
 
     point: Any
@@ -50,6 +54,23 @@ class SearchResult(NamedTuple):
     epochs: np.ndarray
     number: int
     rest: list
+    degenerate: bool = False
+    leaders: int = 1
+
+    def beside(self, other):
+        """Return this search and another one of the same data, whose starts follow."""
+        losses = [(one.degenerate, -one.scores[one.number]) for one in (self, other)]
+        more = len(self.scores)
+        rest = [(more + number, point) for number, point in other.rest]
+        other = other._replace(number=more + other.number, rest=rest)
+        first, second = (self, other) if losses[0] <= losses[1] else (other, self)
+        return first._replace(
+            passes=self.passes + other.passes,
+            scores=np.concatenate([self.scores, other.scores]),
+            epochs=np.concatenate([self.epochs, other.epochs]),
+            rest=[(second.number, second.point), *first.rest, *second.rest],
+            leaders=self.leaders + other.leaders,
+        )
 
 
 def search(start, moves, gain, data, rng, n_starts=STARTS):
@@ -96,7 +117,9 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
     scores[first] = best.anchor.objective
     epochs[first] += sum(fit.n_iter for fit in tried)
     passes = sum(fit.passes for fit in entered + tried)
-    return SearchResult(best.anchor.point, passes, scores, epochs, first, rest)
+    degenerate = _n_degenerate(best) > 0
+    found = best.anchor.point, passes, scores, epochs, first, rest, degenerate
+    return SearchResult(*found)
 
 
 def climb(model, point, moves, gain, data, rng, most, settle=0):
