@@ -295,7 +295,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         return n_starts if data.n_nonzeros * n_topics <= most_work else 1
 
     def _as_of(self, n_documents):
-        """Return parameters of a search, which fits fewer documents as so many are."""
+        """Return parameters by which fewer documents are fitted as so many would be."""
         return {}
 
     def _racing(self, n_documents):
@@ -393,7 +393,8 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
 
         def fit(part, n_topics, n_epochs, given):
             if n_epochs is None:
-                ends = {"tol": max(self.tol, TOL_TO_THE_END)}
+                tol = max(self.tol, TOL_TO_THE_END)
+                ends = {"tol": tol, "tempering": self.tempering}
             else:
                 ends = {"max_iter": min(n_epochs, self.max_iter)}
             trial = type(self)(**params | ends)

@@ -36,10 +36,10 @@ FEW_EPOCHS, FEW_ALIVE = 30, 0.5
 NEIGHBOURS, LEAST_SHARE = 3, 1e-3
 # At a time at most so much of the topics goes; that less is left of does not matter.
 MOST_GONE, LEAST_GONE = 1 / 3, 1 / 20
-# Random topics that are fitted to their end, until so little is left to gain, are made
-# fewer by this factor while that gains, but not so far below the merged ones. By fewer
-# tokens than so many these only seem better, as the same tokens have chosen moves.
-TOL_TO_THE_END, FEWER, FAR_BELOW, LEAST_SCORED = TOLERANCE / 2, 0.7, 0.01, 1000
+# Random topics are fitted to their end, until so little is left to gain, and race with
+# the merged ones where they are not so far below these. By fewer tokens than so many the
+# merged ones only seem better, as the same tokens have chosen moves.
+TOL_TO_THE_END, FAR_BELOW, LEAST_SCORED = TOLERANCE / 2, 0.01, 1000
 # Nonzeros at a time, and a probability in place of rounding.
 PART, TINY = 1 << 14, 1e-30
 
@@ -142,10 +142,10 @@ def find_number(fit, data, rng, factor=1, n_parts=1, races=None):
     completion, n_topics = search.best
     together = search.few
     if races is not None:
-        completion, n_topics = search.random(trial)
+        n_topics = len(trial.fits[0].shares)
+        completion = search.try_(n_topics, None).completion
         close = completion >= trial.completion - FAR_BELOW
-        close |= search.scored < LEAST_SCORED
-        together = close and races(len(trial.fits[0].shares))
+        together = races(n_topics) and (close or search.scored < LEAST_SCORED)
     tried = {"n_components": search.numbers, "completion": search.values}
     path = {name: np.array(values) for name, values in tried.items()}
     passes = search.passes / data.total_weight
@@ -262,22 +262,6 @@ class _Search:
             tried.append((trial.completion, n_topics))
         self.best = max(tried)
         return trial
-
-    def random(self, merged):
-        """Return the completion and the number of the random topics that do best.
-
-        They are fitted to their end, from as many as were merged down to fewer.
-        """
-        best, n_topics = (-np.inf, 0), len(merged.fits[0].shares)
-        while n_topics:
-            found = self.try_(n_topics, None).completion, n_topics
-            if found < best:
-                break
-            best = found
-            if best[0] < merged.completion - FAR_BELOW:
-                break
-            n_topics = int(FEWER * n_topics)
-        return best
 
     def merged(self, trial):
         """Return the trial with as few topics as do."""

@@ -257,31 +257,6 @@ def test_documents_too_few_for_more_than_the_first_topics_do_not_warn(
 
 
 @pytest.mark.parametrize(
-    ("values", "found", "tried"),
-    [
-        ({20: -2.0, 14: -1.9, 9: -1.95}, (-1.9, 14), [20, 14, 9]),
-        ({20: -1.5, 14: -1.6}, (-1.5, 20), [20, 14]),
-        ({20: -2.2}, (-2.2, 20), [20]),  # none of them would do
-    ],
-)
-def test_random_topics_are_made_fewer_while_that_gains(
-    search, monkeypatch, values, found, tried
-):
-    """To their end each, against merged ones that come to -2.005."""
-    one, trial, _ = search
-    numbers = []
-
-    def try_(n_topics, n_epochs):
-        assert n_epochs is None
-        numbers.append(n_topics)
-        return _of_so_many(trial, n_topics, values[n_topics])
-
-    monkeypatch.setattr(one, "try_", try_)
-    assert one.random(_of_so_many(trial, 20, -2.005)) == found
-    assert numbers == tried
-
-
-@pytest.mark.parametrize(
     ("random", "several", "scored", "given", "races"),
     [
         (-1.9, False, 5000, False, True),  # likelier
@@ -298,19 +273,23 @@ def test_random_topics_take_the_place_of_merged_ones_or_race(
     monkeypatch.setattr(_number, "_Search", lambda *_: one)
     monkeypatch.setattr(one, "grown", lambda: trial)
     monkeypatch.setattr(one, "merged", lambda _: trial._replace(completion=-2.0))
-    monkeypatch.setattr(one, "random", lambda _: (random, 3))
+    numbers = []
+
+    def try_(n_topics, n_epochs):
+        assert n_epochs is None  # to their end
+        numbers.append(n_topics)
+        return _of_so_many(trial, n_topics, random)
+
+    monkeypatch.setattr(one, "try_", try_)
     one.scored, one.best = float(scored), (-3.0, 16)
     data, rng = as_documents(X), np.random.default_rng(0)
     found = _number.find_number(None, data, rng, races=lambda _: several)
     assert (found.topics is not None) == given
-    assert found.n_topics == (5 if given else 3) and found.races == races
+    assert found.n_topics == 5 and found.races == races and numbers == [5]
 
 
-def test_a_search_anneals_what_a_fit_would():
-    """Only random topics: heat would blur those that are known."""
-    assert VRPLSA("auto")._as_of(300) == {"tempering": "auto"}
-    for tempering in (None, "annealed"):
-        assert VRPLSA("auto", tempering=tempering)._as_of(300) == {}
+def test_only_random_topics_are_annealed():
+    """Heat would blur those that are known."""
     data = as_documents(planted()[0])
     plan = VRPLSA()._plan(data.n_units, True)
     for known in (False, True):

@@ -45,10 +45,10 @@ class VRPLSA(TopicModel):
         Number of topics. "auto" finds it by held-out documents: a tenth of them (200 to
         2,000, at most a quarter) is kept from fits with ever more topics, as many as
         documents and 1,024 at most, until it is no more likely; then topics that it
-        does not miss are merged or left out. Random topics, as many and fewer, take
-        the place of the merged ones where it is likelier by them, and race with them
-        where it is hardly less so and `n_init` makes several starts. All documents are
-        fitted last. It takes as long as some three fits with more topics than that, and
+        does not miss are merged or left out. As many random topics take the
+        place of the merged ones where it is likelier by them, and race with them where
+        it is hardly less so and `n_init` makes several starts. All documents are fitted
+        last. It takes as long as some three fits with more topics than that, and
         20 documents. Topics without tokens are dropped. Topics to start from
         (`components_init`, `warm_start`) give their own number.
     doc_topic_smoothing : float or array-like of shape (n_components,), default=None
@@ -312,10 +312,6 @@ class VRPLSA(TopicModel):
             cold = known or length > SHORT
             annealing = 0 if cold else min(annealing, self.max_iter // 2)
         return schedules.Linear(self.temperature, annealing)
-
-    def _as_of(self, n_documents):
-        # Random topics of short documents are annealed in a search too.
-        return {"tempering": "auto"} if self.tempering == "auto" else {}
 
     def _given_topics(self, n_features, warm):
         given = super()._given_topics(n_features, warm)
