@@ -150,6 +150,7 @@ def test_what_is_asked_for_is_had(given, rng):
 
 CLASSES_AND_COUNTS = {
     "classes": BayesianLogisticRegression(prior_scale=0.7, random_state=0),
+    "three classes": BayesianLogisticRegression(prior_scale=0.7, random_state=0),
     "counts": BayesianGLMRegressor("poisson", prior_scale=0.3, random_state=0),
     "more spread": BayesianGLMRegressor("negative-binomial", prior_scale=0.3),
 }
@@ -160,33 +161,37 @@ CLASSES_AND_COUNTS = {
 def test_classes_and_counts_have_that_of_a_full_rank(name, as_rows, monkeypatch, rng):
     """Of few columns both can be had."""
     X, _ = wide(rng, p=40)
-    y, weight = rng.integers(2, size=N), rng.uniform(0.5, 2.0, N)
-    y = y if name == "classes" else y * rng.integers(9, size=N)
+    y, weight, k = rng.integers(2, size=N), rng.uniform(0.5, 2.0, N), 1
+    if name == "three classes":
+        y, k = np.arange(N) % 3, 3
+    elif name != "classes":
+        y = y * rng.integers(9, size=N)
     X, new = as_rows(X), as_rows(rng.normal(size=(5, 40)))
     model = CLASSES_AND_COUNTS[name]
     full = clone(model).set_params(posterior="fullrank").fit(X, y, weight)
     for module in (_plan, _estimator, _streams):
-        monkeypatch.setattr(module, "FULL_RANK", 20)
+        monkeypatch.setattr(module, "FULL_RANK", 40)
     low = clone(model).fit(X, y, weight)
     q, exact = low.posterior_, full.posterior_
-    assert isinstance(q, LowRank) and q.factor.shape == (41, N)
-    assert (q.sign == -1.0).all()
+    assert isinstance(q, LowRank) and q.factor.shape == (41 * k, k * N)
+    assert (q.sign == -1.0).all() if k == 1 else (q.sign == -1.0).any()
     np.testing.assert_allclose(q.mean, exact.mean, atol=1e-7)
     np.testing.assert_allclose(q.covariance(), exact.covariance(), atol=1e-7)
     assert low.elbo_ == pytest.approx(full.elbo_, abs=1e-6)
-    ask = "predict_proba" if name == "classes" else "predict_interval"
+    ask = "predict_proba" if "classes" in name else "predict_interval"
     np.testing.assert_allclose(getattr(low, ask)(new), getattr(full, ask)(new), 1e-6)
-    assert low.posterior_.sample(3, random_state=0).shape == (3, 41)
+    assert low.posterior_.sample(3, random_state=0).shape == (3, 41 * k)
 
 
 @pytest.mark.parametrize("name", CLASSES_AND_COUNTS)
 def test_a_stream_goes_on_from_it(name, rng):
     """By a low rank that is added, as one that begins with the first batch."""
-    X, y = rng.normal(size=(24, P)), rng.integers(2, size=24)
+    n_classes = 3 if name == "three classes" else 2
+    X, y = rng.normal(size=(24, P)), np.arange(24) % n_classes
     model = clone(CLASSES_AND_COUNTS[name]).set_params(intercept_prior_scale=2.0)
     model.set_params(tol=1e-4, max_iter=1000)  # how they end is not what is compared
     model.fit(X[:N], y[:N])
-    assert (model.posterior_.sign == -1.0).all()
+    assert (model.posterior_.sign == -1.0).any()
     model.partial_fit(X[N:], y[N:])
     whole = clone(model).set_params(posterior="lowrank").fit(X, y)
     assert (model.posterior_.sign == 1.0).all()
@@ -197,7 +202,31 @@ def test_a_stream_goes_on_from_it(name, rng):
     assert again.fit(X, y).elbo_ == pytest.approx(objective, abs=0.01)
 
 
-def test_more_than_two_classes_have_a_low_rank_that_is_added(rng):
-    X, _ = wide(rng)
-    model = BayesianLogisticRegression(random_state=0).fit(X, np.arange(N) % 3)
+@pytest.mark.parametrize(
+    "limits", [{"FULL_RANK": 3 * N - 1}, {"MOST_IN_SPANS": 3 * N * 3 * 41 - 1}]
+)
+def test_of_more_rows_or_numbers_classes_have_a_low_rank_that_is_added(
+    limits, monkeypatch, rng
+):
+    X, _ = wide(rng, p=40)
+    limits = {"FULL_RANK": 40} | limits
+    for name, most in limits.items():
+        for module in (_plan, _estimator, _streams):
+            monkeypatch.setattr(module, name, most, raising=False)
+    model = BayesianLogisticRegression(1.0, random_state=0).fit(X, np.arange(N) % 3)
     assert (model.posterior_.sign == 1.0).all()
+
+
+def test_several_classes_in_their_span_have_the_width_of_all_coefficients(
+    monkeypatch, rng
+):
+    X, _ = wide(rng, p=40)
+    y = np.digitize(X[:, 0], [-0.2, 0.2])
+    model = BayesianLogisticRegression(random_state=0)
+    whole = clone(model).fit(X, y)
+    for module in (_plan, _estimator, _streams):
+        monkeypatch.setattr(module, "FULL_RANK", 40)
+    low = model.fit(X, y)
+    assert (low.posterior_.sign == -1.0).any()
+    np.testing.assert_allclose(low.prior_scale_, whole.prior_scale_, rtol=0.02)
+    assert low.elbo_ == pytest.approx(whole.elbo_, abs=0.05)

@@ -511,18 +511,28 @@ class GaussianModel(PlainModel):
     def predictors_less(self, posterior, batch):
         """Return what `predictors` does of a low rank that is taken from a diagonal.
 
-        It has one predictor a row, and what rounding leaves of its variance at least.
+        Some of it may be added. A predictor has what rounding leaves of its variance
+        at least.
         """
-        mean, own = posterior.mean[:, None], posterior.diagonal[:, None]
-        means, variances = [], []
+        mean, own = map(self.columns, (posterior.mean, posterior.diagonal))
+        factor = self._unstack(posterior.factor)
+        p, k, rank = factor.shape
+        factor = factor.reshape(p, k * rank)
+        means, spreads = [], []
         for tile, _ in tiles(batch, batch.start, batch.stop, self.intercept):
             if not tile.sparse:
                 tile = DenseTile(tile.x.astype(np.float64, copy=False), self.intercept)
             means.append(times(tile, mean))
             whole = times(tile.squared(), own)
-            less = np.square(times(tile, posterior.factor)) @ posterior.sign[:, None]
-            variances.append(np.maximum(whole + less, np.finfo(float).eps * whole))
-        return np.concatenate(means), np.concatenate(variances)
+            low = times(tile, factor).reshape(-1, k, rank)
+            V = (low * posterior.sign) @ low.transpose(0, 2, 1)
+            V = V.reshape(-1, k * k)
+            least = np.finfo(float).eps * whole
+            V[:, :: k + 1] = np.maximum(V[:, :: k + 1] + whole, least)
+            if k > 1:
+                _kernels.roots(V, k)
+            spreads.append(V)
+        return np.concatenate(means), np.concatenate(spreads)
 
     def log_likelihoods(self, draws, batch):
         """Return log p(y | x, theta) of draws (s, D) for each row, of shape (s, m)."""

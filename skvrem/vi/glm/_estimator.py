@@ -55,6 +55,8 @@ ROUNDING = 1e-12
 WIDE_INTERCEPT = 10.0
 # Numbers up to which rows are turned into their span, where they are sparse or kept.
 MOST_IN_SPAN = 100_000_000
+# The same of several predictors, which a prediction takes as many products of.
+MOST_IN_SPANS = 10_000_000
 # Parameters that are above zero, where an estimator has them.
 POSITIVE = (
     "intercept_prior_scale",
@@ -286,11 +288,11 @@ class GaussianPosterior(
         # Gaussian noise has been learned with the width.
         apart = isinstance(family, GaussianNoise)
         spans = (apart or not stream) and self._in_span(data, prior)
-        size = data.n_units if spans else prior.n_dim
-        plan = plan_fit(self, size, family.n_predictors)
+        k, weight = family.n_predictors, data.total_weight
+        size = k * data.n_units if spans else prior.n_dim
+        plan = plan_fit(self, size, k)
         rng = as_generator(self.random_state)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
-        k, weight = family.n_predictors, data.total_weight
         intercept, p = self.fit_intercept, prior.n_dim // k
         if plan.posterior == "fullrank":
             family = family.beside((k * min(p, data.n_units)) ** 2)
@@ -321,7 +323,7 @@ class GaussianPosterior(
 
             def posterior_of(parameters):
                 q = model.posterior(parameters)
-                return span.lift_low(q) if spans else span.lift(q, k)
+                return span.lift_low(q, k) if spans else span.lift(q, k)
 
         point = None if last is None else model.point_of(last)
         if point is None or look.afresh or (family.overflows and not go_on):
@@ -385,6 +387,7 @@ class GaussianPosterior(
 
         prior = of_predictors(prior_in_span(1.0), k)
         family = self._family(self, some.n_units, some.n_units)
+        family = family.beside((k * some.n_units) ** 2)
         about = family, targets, prior, some.total_weight, intercept
         model = model_of(some, *about, "full")
         start = model.start(self._first_mean(model, some, prior), some, rng)
@@ -396,14 +399,17 @@ class GaussianPosterior(
 
         As the prior less a rank, that of the rows.
         """
-        n_rows, p = n_before + data.n_units, prior.n_dim
+        n_rows, size = n_before + data.n_units, prior.n_dim
+        k = size // (data.n_features + self.fit_intercept)
         exact = among(self.posterior, ("auto",)) and takes_sparse_rows(self)
         natural = among(steps_of(self).optimizer, ("auto", "natural"))
-        wide = n_rows <= FULL_RANK < p and isinstance(prior, MeanField)
-        alone = p == data.n_features + self.fit_intercept  # one predictor a row
-        # Dense rows of a fit have place for as many numbers again.
-        fits = n_rows * p <= MOST_IN_SPAN or not (data.sparse or n_before)
-        return exact and natural and wide and alone and fits
+        wide = k * n_rows <= FULL_RANK < size and isinstance(prior, MeanField)
+        # Dense rows of a fit have place for as many numbers again; those of several
+        # predictors have k^2 times as many in all their spans.
+        room = k == 1 and not (data.sparse or n_before)
+        most = MOST_IN_SPAN if k == 1 else MOST_IN_SPANS
+        fits = room or k * n_rows * size <= most
+        return exact and natural and wide and fits
 
     @staticmethod
     def _start(model, rows, mean, last, rng):

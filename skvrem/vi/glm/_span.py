@@ -148,11 +148,16 @@ class Span:
         factor = scale[:, None] * np.linalg.cholesky(covariance)
         return FullRank(mean.ravel(), factor)
 
-    def lift_low(self, posterior):
-        """Return the same of a single column as the prior less a rank, that of rows."""
-        change = posterior.mean - self.means(self.mean[:, None])[:, 0]
-        mean = self.mean + self.scale * (self.basis @ change)
-        told, axes = np.linalg.eigh(np.eye(change.size) - posterior.covariance())
-        axes *= np.sqrt(np.clip(told, 0.0, 1.0))
-        factor = self.scale[:, None] * (self.basis @ axes)
-        return LowRank(mean, np.square(self.scale), factor, -np.ones(change.size))
+    def lift_low(self, posterior, k):
+        """Return the same as the prior less a rank, that of the rows of k columns."""
+        (p, n), size = self.basis.shape, posterior.n_dim
+        change = posterior.mean - self.prior(k).mean
+        mean = self.mean + self.scale * (change.reshape(k, n) @ self.basis.T)
+        told, axes = np.linalg.eigh(np.eye(size) - posterior.covariance())
+        axes *= np.sqrt(np.clip(np.abs(told), 0.0, 1.0))
+        # Nodes of several predictors may err to less than nothing that rows have told.
+        sign = np.where(told < 0.0, 1.0, -1.0)
+        factor = self.scale[:, None] * (self.basis @ axes.reshape(k, n, size))
+        variance = np.tile(np.square(self.scale), k)
+        factor = factor.reshape(k * p, size)
+        return LowRank(mean.ravel(), variance, factor, sign)
