@@ -318,6 +318,19 @@ def test_the_peak_is_found(top, steepness):
         assert again == pytest.approx(peak, abs=0.02) and len(calls) < 3
 
 
+def test_no_search_ends_by_a_secant_from_a_slope_that_errs():
+    calls = []
+
+    def slope(at):
+        calls.append(at)
+        return 10.0 * np.tanh(-2.0 - at) - (40.0 if len(calls) == 1 else 0.0)
+
+    at, _ = most_likely_width(slope, first=lambda: 300.0, rough=lambda: len(calls) == 1)
+    grid = np.linspace(-7.0, 7.0, 140_001)
+    peak = grid[np.argmin(np.abs(10.0 * np.tanh(-2.0 - grid) - grid))]
+    assert at == pytest.approx(peak, abs=0.05)
+
+
 def test_a_width_has_an_end():
     for sign in (-1.0, 1.0):
         at, _ = most_likely_width(lambda at, sign=sign: 1e6 * sign)

@@ -42,7 +42,7 @@ def few_steps(
     )
 
 
-def most_likely_width(slope, at=0.0, curvature=None, first=None):
+def most_likely_width(slope, at=0.0, curvature=None, first=None, rough=None):
     r"""Return where the highest bound and the logarithm of the width's prior peak.
 
     That is where their sum does not rise any more: with the means m and deviations s of
@@ -58,13 +58,16 @@ def most_likely_width(slope, at=0.0, curvature=None, first=None):
     first : callable, default=None
         Returns about what the curvature was where the first slope was taken, where none
         is known: it is for the first step, which without it is the longest one.
+    rough : callable, default=None
+        Returns whether the last slope taken errs much, as of a posterior far from its
+        end: a secant from there is not what a search ends by. None: no slope does.
 
     Returns
     -------
     log_width, curvature : float
         Of the most likely one.
     """
-    low, high, last = -MOST_WIDER, MOST_WIDER, None
+    low, high, last, errs = -MOST_WIDER, MOST_WIDER, None, False
     # Of slopes that are known roughly, a shorter secant says less than what is known.
     shortest = 0.0 if curvature is None else FIRST
     for _ in range(WIDTH_ROUNDS):
@@ -72,7 +75,8 @@ def most_likely_width(slope, at=0.0, curvature=None, first=None):
         low, high = (low, at) if value < 0.0 else (at, high)
         if last is not None and abs(at - last[0]) >= shortest:
             curvature = max((last[1] - value) / (at - last[0]), 1.0)
-        known, least = curvature, 0.0
+        known, least = curvature, FIRST if errs else 0.0
+        errs = rough is not None and rough()
         if not known:
             known, least = 1.0 if first is None else max(first(), 1.0), FIRST
         step = np.clip(abs(value) / known, least, LONGEST)

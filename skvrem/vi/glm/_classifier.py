@@ -60,10 +60,10 @@ class BayesianLogisticRegression(
         its own (median 1, spread 1): the mean of it, as far as rows tell; what they do
         not is in the posterior, but of "meanfield". Of more than 1,000
         features it is one scale for all, and of more than 1,000 coefficients some of
-        the rows tell it, up to 1,000, or 1,000 / K of K > 2 classes. A stream learns it again as it grows, as long as it keeps all
-        rows (see `partial_fit`). With groups it is of what they have in common, a
-        standard deviation wider in place of that, and 1 in a stream. A number is for
-        features on one scale.
+        the rows tell it, up to 1,000, or 1,000 / K of K > 2 classes. A stream learns it
+        again as it grows, as long as it keeps all rows (see `partial_fit`). With groups
+        it is of what they have in common, a standard deviation wider in place of that,
+        and 1 in a stream. A number is for features on one scale.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float or "auto", default="auto"

@@ -240,7 +240,8 @@ def width_of_prior(model, data, point, prior_of, before=None):
         return curvature_about_rows(point.parameters, model.prior, features)
 
     begin = (0.0, None) if before is None else before[:2]
-    log_width, curvature = most_likely_width(slope, *begin, None if one else first)
+    how = {} if one else {"first": first, "rough": lambda: far}
+    log_width, curvature = most_likely_width(slope, *begin, **how)
     near, family = point, model.family
     far, share = False, closer  # the posterior comes to the end of a secant, too
     curvature = curvature_about(slope, log_width, curvature)
