@@ -60,7 +60,8 @@ def most_likely_width(slope, at=0.0, curvature=None, first=None, rough=None):
         is known: it is for the first step, which without it is the longest one.
     rough : callable, default=None
         Returns whether the last slope taken errs much, as of a posterior far from its
-        end: a secant from there is not what a search ends by. None: no slope does.
+        end: a secant from there to one that does not is not what a search ends by,
+        unless the peak lies between. None: no slope does.
 
     Returns
     -------
@@ -75,8 +76,9 @@ def most_likely_width(slope, at=0.0, curvature=None, first=None, rough=None):
         low, high = (low, at) if value < 0.0 else (at, high)
         if last is not None and abs(at - last[0]) >= shortest:
             curvature = max((last[1] - value) / (at - last[0]), 1.0)
-        known, least = curvature, FIRST if errs else 0.0
-        errs = rough is not None and rough()
+        before, errs = errs, rough is not None and rough()
+        mixed = before and not errs and value * last[1] > 0.0
+        known, least = curvature, FIRST if mixed else 0.0
         if not known:
             known, least = 1.0 if first is None else max(first(), 1.0), FIRST
         step = np.clip(abs(value) / known, least, LONGEST)
