@@ -37,8 +37,8 @@ NEIGHBOURS, LEAST_SHARE = 3, 1e-3
 # At a time at most so much of the topics goes; that less is left of does not matter.
 MOST_GONE, LEAST_GONE = 1 / 3, 1 / 20
 # Random topics are fitted to their end, until so little is left to gain, and race with
-# the merged ones where they are not so far below these. By fewer tokens than so many the
-# merged ones only seem better, as the same tokens have chosen moves.
+# the merged ones where they are not so far below these. By fewer tokens than so many
+# the merged ones only seem better, as the same tokens have chosen moves.
 TOL_TO_THE_END, FAR_BELOW, LEAST_SCORED = TOLERANCE / 2, 0.01, 1000
 # Nonzeros at a time, and a probability in place of rounding.
 PART, TINY = 1 << 14, 1e-30
