@@ -108,6 +108,8 @@ def cases():
     yield "draws", drawn, (X, (X[:, 0] > 0.0) + (X[:, 0] > 3.0)), {}
     poisson = skvrem.BayesianGLMRegressor(family="poisson", random_state=0)
     yield "poisson", poisson, (X, Y.astype(float)), {}
+    counted = skvrem.BayesianGLMRegressor(family="negative-binomial", random_state=0)
+    yield "negative-binomial", counted, (X, Y.astype(float)), {}
     for solver in "auto", "stochastic", "svrg":
         how = {"solver": solver, "random_state": 0, "max_iter": 15}
         dropout = skvrem.GaussianDropoutClassifier(early_stopping=True, **how)
@@ -221,7 +223,8 @@ def full_passes():
     pixels = 2.0 * pixels[0][:100], pixels[1][:100]
     yield "bayesian-pixels", skvrem.BayesianLogisticRegression(**em), pixels, {}
     for family in "gaussian", "poisson", "negative-binomial":
-        how = em | {"family": family}
+        # A concentration that is learned is another objective, between two epochs.
+        how = em | {"family": family, "concentration": 0.34}
         counts = skvrem.BayesianGLMRegressor(**how)
         yield family, counts, (X, COUNTS[:, 0].repeat(2)[:200] + 1.0 * Y), {}
     for posterior in "fullrank", "lowrank", "meanfield":
