@@ -102,7 +102,8 @@ class VRGaussianMixture(
         and zeros do, "full" and "diag") on a quarter of the rows (7,000 at least), then
         split-merge moves [4]_ from the best, and on all rows from where a long fit
         ends, or one other start that it fits to its end; of short data it makes twelve
-        starts and fits four to their ends. See ``init_scores_``. It makes one start
+        starts and fits four to their ends, and one more where values come again. See
+        ``init_scores_``. It makes one start
         where values to start from are given.
     init_params : str, default="kmeans"
         "kmeans", "k-means++", "random" or "random_from_data".
