@@ -300,12 +300,12 @@ def test_a_climb_leads_where_a_move_does():
         assert (led is None) == (most == 3.0) and cost == spent
 
 
-def gone(X, means, passes, n_iter=5, effort=_search.USUAL, rest=None):
+def gone(X, means, passes, n_iter=5, effort=_search.USUAL, rest=None, leaders=1):
     """Return a trail after a search, and the end of the fit that followed."""
     model, point, data = start(X, means, "diag")
     make = partial(GaussianMixtureModel, "diag", 1e-6)
     given = point, 9.0, np.zeros(4), np.full(4, 6), 1, rest or [(0, point)]
-    found = solvers.SearchResult(*given)
+    found = solvers.SearchResult(*given, leaders=leaders)
     trail = _search.Trail(found, make, data, effort, lambda point: 0)
     run = solvers.Run(
         model,
@@ -832,3 +832,44 @@ def test_a_start_with_outliers_loses_to_any_without():
 
     refused = solvers.search(outlying, moves, 1e-4, data, rng)
     assert refused.scores.max() == pytest.approx(found.scores[0], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("scores", "degenerate", "first"),
+    [
+        ((-1.0, -2.0), (False, False), 0),
+        ((-2.0, -1.0), (False, False), 1),
+        ((-2.0, -1.0), (False, True), 0),
+        ((-1.0, -1.0), (True, False), 1),
+    ],
+)
+def test_two_searches_are_one_with_two_leaders(scores, degenerate, first):
+    """The starts of the second follow those of the first."""
+    one = solvers.SearchResult(
+        "a", 5.0, np.array([-9.0, scores[0]]), np.array([6, 8]), 1, [(0, "b")]
+    )
+    other = solvers.SearchResult("c", 2.0, np.array([scores[1]]), np.array([7]), 0, [])
+    one, other = (
+        each._replace(degenerate=bad)
+        for each, bad in zip((one, other), degenerate, strict=True)
+    )
+    found = one.beside(other)
+    leaders = [(1, "a"), (2, "c")]
+    assert (found.number, found.point) == leaders[first]
+    assert found.rest == [leaders[1 - first], (0, "b")]
+    assert found.leaders == 2 and found.passes == 7.0
+    assert found.degenerate == degenerate[first]
+    np.testing.assert_array_equal(found.scores, [-9.0, *scores])
+    np.testing.assert_array_equal(found.epochs, [6, 8, 7])
+
+
+def test_both_leaders_of_a_search_come_to_their_ends():
+    X, stuck, good = hills()
+    _, second, _ = start(X, good, "diag")
+    trail, end = gone(X, stuck, passes=60.0, rest=[(2, second)])
+    assert trail.again(end, 1000)[0] is None  # what search and moves may cost is spent
+    trail, end = gone(X, stuck, passes=60.0, rest=[(2, second)], leaders=2)
+    point, _, anew = trail.again(end, 1000)
+    assert anew and trail.number == 2
+    np.testing.assert_array_equal(point.parameters.means, second.parameters.means)
+    assert trail.again(end, 1000)[0] is None
