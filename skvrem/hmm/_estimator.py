@@ -187,8 +187,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         2,000,000, 32 of which a quarter go on after 5 epochs and an eighth to the end
         after 5 more; and beyond as many fewer as passes cost more, down to the 12.
         Features are 3 a column with variances and (d + 1) (d + 2) / 2 of d columns with
-        full covariances; families that look at rows again count eight times. Nine
-        states or more, or phases of segments in up to 25,000 rows, are worth 20 where
+        full covariances; families that look at rows again count eight times, and
+        between the first of these limits and twelve starts are worth 16, which go on as
+        those of short data. Nine states or more, or phases of segments in up to 25,000 rows, are worth 20 where
         data are not short: half of them go on after 5 epochs, again after 10 more, and
         after 40 more. Of codes 32 starts (of more than 60,000 rows times states fewer,
         down to 12, or 20 of many states) go on as those of short data. Nobody goes on

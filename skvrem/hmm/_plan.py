@@ -29,6 +29,9 @@ FIXED, FOLLOWED = 6, 8
 # fewer start, as a pass costs more, until they are as few as of long data.
 SHORT, SHORT_STARTS, SHORT_HALVED = 200_000, 32, (15, 40)
 MEDIUM, MEDIUM_EPOCHS = 2_000_000, 5
+# Of families whose rows are looked at again, states shrink to a few rows so slowly that
+# they are ahead for longer: fewer starts make as many epochs as short data.
+SLOW_STARTS = 16
 # Fits of many states rise so slowly that a few epochs do not tell them apart. Epochs
 # after which half of the starts go on.
 MANY_STATES, MANY_STARTS, HALVED = 9, 20, (5, 10, 40)
@@ -151,6 +154,8 @@ def plan_fit(estimator, model, data, warm, led=None):
                 n_init, rungs = SHORT_STARTS, _halved(SHORT_STARTS, SHORT_HALVED)
             elif many:
                 n_init, rungs = MANY_STARTS, _halved(MANY_STARTS, HALVED)
+            elif affordable > STARTS and model.emission.follows:
+                n_init, rungs = SLOW_STARTS, _halved(SLOW_STARTS, SHORT_HALVED)
             elif affordable > STARTS:
                 left = affordable // 4, max(2, affordable // 8)
                 n_init, rungs = affordable, tuple((MEDIUM_EPOCHS, n) for n in left)
@@ -204,7 +209,7 @@ def plan_fit(estimator, model, data, warm, led=None):
 
 def _cost_of_pass(model, rows):
     """Return about what a pass costs, in features of rows in states."""
-    emission, n_states = model.emission, model.emission.n_states_
+    emission, n_states = model.emission, int(model.emission.n_states_)
     features = emission.n_parts * emission.n_row_features()
     cost = rows * n_states * (features + n_states + FIXED)
     return cost * (FOLLOWED if emission.follows else 1)

@@ -136,6 +136,7 @@ def _add_rows(weights, y, n, total, products):
         first = 0.0
         for t in range(n):
             weighted[t] = weights[t] * y[i, t]
+        for t in range(n):
             first += weighted[t]
         total[i] += first
         for j in range(i, d):
