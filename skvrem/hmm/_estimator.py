@@ -189,12 +189,12 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Features are 3 a column with variances and (d + 1) (d + 2) / 2 of d columns with
         full covariances; families that look at rows again count eight times, and
         between the first of these limits and twelve starts are worth 16, which go on as
-        those of short data. Nine states or more, or phases of segments in up to 25,000 rows, are worth 20 where
-        data are not short: half of them go on after 5 epochs, again after 10 more, and
-        after 40 more. Of codes 32 starts (of more than 60,000 rows times states fewer,
-        down to 12, or 20 of many states) go on as those of short data. Nobody goes on
-        whom as many epochs again, each as good as the last, would not bring up to the
-        best.
+        those of short data. Nine states or more, or phases of segments in up to 25,000
+        rows, are worth 20 where data are not short: half of them go on after 5 epochs,
+        again after 10 more, and after 40 more. Of codes 32 starts (of more than 60,000
+        rows times states fewer, down to 12, or 20 of many states) go on as those of
+        short data. Nobody goes on whom as many epochs again, each as good as the last,
+        would not bring up to the best.
         There is one start where there is one state, or with annealing. Of five to eight
         states one of 12 goes to its end; from five on an end leads on by moves that
         split one state and leave another to the others, unless something is known of
