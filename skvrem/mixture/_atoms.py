@@ -15,6 +15,8 @@ halves of the longest axis, which stands across many columns.
 
 import numpy as np
 
+from skvrem.mixture._cuts import entropy
+
 # Cuts of a component that are looked at in full; three lead no higher.
 LIKELY = 1
 
@@ -75,6 +77,5 @@ def _gains(rows, weight, whole, columns, values, shares, model):
     rest = np.maximum(square - np.square(mean), 0.0) + least
     narrower = np.log(np.maximum(free[columns] / least, 1.0))
     shrunk = np.minimum(np.log(variances[columns] / rest), narrower)
-    entropy = -(shares * np.log(shares) + (1.0 - shares) * np.log1p(-shares))
     gains = shares * (narrower + 1.0) + (1.0 - shares) * shrunk
-    return 0.5 * gains - entropy
+    return 0.5 * gains - entropy(shares)

@@ -75,7 +75,7 @@ class Cuts(NamedTuple):
         """Return what they gain, nats for each row of all; as `shrinkage`."""
         differences = self.means[1] - self.means[0]
         q = shrinkage(self.shares, differences, share, factors, reg_covar)
-        return -0.5 * np.log1p(-q) - share * _entropy(self.shares)
+        return -0.5 * np.log1p(-q) - share * entropy(self.shares)
 
 
 def find_cuts(rows, weight, variances, share, fewest):
@@ -114,7 +114,7 @@ def find_cuts(rows, weight, variances, share, fewest):
         some = below[column, places]
         q = share * np.square(sums) / (some * (1.0 - some)) / variances[column]
         q = np.minimum(q, 1.0 - np.finfo(float).eps)
-        best = np.argmax(-0.5 * np.log1p(-q) - share * _entropy(some))
+        best = np.argmax(-0.5 * np.log1p(-q) - share * entropy(some))
         at[cut], shares[cut] = values[column, places[best]], some[best]
     low = centred[columns] <= at[:, None]
     sums = np.einsum("ji,li->jl", low * weight, centred)
@@ -133,7 +133,8 @@ def _most_codes(n_rows):
     return min(MOST_CODES, n_rows // ROWS_A_CODE)
 
 
-def _entropy(share):
+def entropy(share):
+    """Return the entropy of two shares, in nats."""
     return -(share * np.log(share) + (1.0 - share) * np.log1p(-share))
 
 
@@ -145,6 +146,13 @@ class _Side(NamedTuple):
     mean: np.ndarray
     scatter: np.ndarray
     cuts: Cuts
+
+
+def drawn_rows(data, most, rng):
+    """Return some rows of a source at most, in float64, and their weights."""
+    units = draw(data.n_units, min(data.n_units, most), rng)
+    weight = data.weight[units] if data.weight.size else np.ones(len(units))
+    return data.rows[units].astype(np.float64), weight
 
 
 def cut_start(model, data, n_components, rng):
@@ -164,10 +172,8 @@ def cut_start(model, data, n_components, rng):
         None where rows have not so many cuts.
     passes : float
     """
-    size = min(data.n_units, MOST_ROWS)
-    units = draw(data.n_units, size, rng)
-    X = data.rows[units].astype(np.float64)
-    weight = data.weight[units] if data.weight.size else np.ones(size)
+    X, weight = drawn_rows(data, MOST_ROWS, rng)
+    size = len(X)
     weight = weight / weight.sum()
     fewest = model.fewest_rows(X.shape[1]) / size
     constant = model.reg_covar * np.eye(X.shape[1])

@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.data import as_source, draw
+from skvrem.data import as_source
 from skvrem.mixture._atoms import likely_cuts
-from skvrem.mixture._cuts import find_cuts, shrinkage
+from skvrem.mixture._cuts import drawn_rows, find_cuts, shrinkage
 from skvrem.mixture._model import Parameters
 from skvrem.mixture._start import HARD, starting_parameters
 from skvrem.solvers import ranked_moves
@@ -288,10 +288,8 @@ def split_start(model, data, n_components, rng):
         None where rows are too few for so many splits.
     passes : float
     """
-    size = min(data.n_units, START_ROWS)
-    units = draw(data.n_units, size, rng)
-    X = data.rows[units].astype(np.float64)
-    some = as_source(X, data.weight[units] if data.weight.size else np.ones(size))
+    X, weight = drawn_rows(data, START_ROWS, rng)
+    size, some = len(X), as_source(X, weight)
     fewest = model.fewest_rows(X.shape[1])
     begun, passes = starting_parameters(model, some, 1, "random_from_data", rng)
     passes *= size
