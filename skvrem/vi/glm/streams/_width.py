@@ -175,8 +175,8 @@ def curvature_about_rows(q, prior, features):
     return float(2.0 * (square - moved) + 1.0)
 
 
-def width_of_prior(model, data, point, prior_of, before=None):
-    """Return how wide a prior is most likely, and where the posterior is then, about.
+class Posteriors:
+    """Posteriors of one width after another, each from where those before it lead.
 
     Parameters
     ----------
@@ -186,6 +186,85 @@ def width_of_prior(model, data, point, prior_of, before=None):
     point : Point
     prior_of : callable
         Returns the prior over the coefficients of a predictor, of a width.
+    far : bool
+        Whether the first widths may be far from the most likely one: a few steps tell
+        by how much, and more only where one is near.
+    closer : float
+        What steps leave to gain elsewhere, as a share of the least that counts.
+
+    Attributes
+    ----------
+    passes : float
+        Made over the rows.
+    """
+
+    def __init__(self, model, data, point, prior_of, *, far, closer):
+        self.model, self.data, self.point, self.prior_of = model, data, point, prior_of
+        self.far, self.closer = far, closer
+        self.known: list[Told] = []
+        self.passes = 0.0
+
+    def prior(self, log_width):
+        """Return the prior over all coefficients, of a width."""
+        return of_predictors(self.prior_of(np.exp(log_width)), self.model.k)
+
+    def features(self):
+        """Return which coefficients (D,) have a prior of that width."""
+        return features_of(self.model.prior, self.model.k, self.model.intercept)
+
+    def start(self, log_width):
+        """Return about where the posterior of a width is."""
+        # Rates may overflow where nothing but a line leads.
+        if not self.known or self.model.family.overflows:
+            return self.point
+        return point_under(self.prior(log_width), log_width, self.known)
+
+    def slope(self, log_width):
+        """Return the slope of the log evidence by a log width, from its posterior."""
+        about = self.start(log_width)
+        self.model = self.model.changed(prior=self.prior(log_width))
+        if self.far:
+            about = self._steps(about, None)
+            found, size = self._slope_at(about)
+            self.far = abs(found - log_width) > NEAR * size
+        if not self.far:
+            about = self._steps(about, self.closer * WIDTH_TOL)
+            found, _ = self._slope_at(about)
+        self.point, self.model = about, self.model.learned(about)
+        if not self.model.family.overflows:
+            q = about.parameters
+            root = np.linalg.cholesky(q.covariance)
+            self.known[:-1] = []
+            self.known.append(Told(log_width, self.model.prior, q, root))
+        return found
+
+    def curvature(self):
+        """Return minus the derivative of the last slope, if rows tell the same."""
+        return curvature_about_rows(
+            self.point.parameters, self.model.prior, self.features()
+        )
+
+    def _steps(self, about, tol):
+        # Steps of one predictor soon come to an end: none are mixed.
+        solver = solvers.Ascent(memory=0 if self.model.k == 1 else MEMORY)
+        result = few_steps(self.model, self.data, about, solver, tol=tol)
+        self.passes += result.history[-1].passes
+        return result.point
+
+    def _slope_at(self, point):
+        q = point.parameters
+        mean, variance = as_vector(q.mean), q.covariance.diagonal()
+        square = _squares(mean, variance, self.model.prior)[self.features()]
+        return float(square.sum()) - square.size, square.size
+
+
+def width_of_prior(model, data, point, prior_of, before=None):
+    """Return how wide a prior is most likely, and where the posterior is then, about.
+
+    Parameters
+    ----------
+    model, data, point, prior_of
+        As of `Posteriors`.
     before : Width, default=None
         Of fewer rows, to start from.
 
@@ -197,56 +276,24 @@ def width_of_prior(model, data, point, prior_of, before=None):
     passes : float
         Made over the rows.
     """
-    # Of one predictor, steps soon come to an end, and its first secant may be long.
-    one, closer = model.k == 1, CLOSER
-    passes, far, share = 0.0, before is None and not one, CLOSE
-    if one:
-        many = max(1.0, WIDTH_EACH * model.prior.n_dim / WIDTH_TOL)
-        closer *= many
-        share = np.sqrt(many) if before is None else closer
-    known: list[Told] = []
-
-    def start(log_width, prior):
-        # Rates may overflow where nothing but a line leads.
-        if not known or model.family.overflows:
-            return point
-        return point_under(prior, log_width, known)
-
-    def slope(log_width):
-        nonlocal model, point, passes, far
-        model = model.changed(prior=of_predictors(prior_of(np.exp(log_width)), model.k))
-        features = features_of(model.prior, model.k, model.intercept)
-        about, ended = start(log_width, model.prior), False
-        while not ended:
-            ended, tol = not far, None if far else share * WIDTH_TOL
-            solver = solvers.Ascent(memory=0 if one else MEMORY)
-            result = few_steps(model, data, about, solver, tol=tol)
-            about, passes = result.point, passes + result.history[-1].passes
-            q = about.parameters
-            mean, variance = as_vector(q.mean), q.covariance.diagonal()
-            square = _squares(mean, variance, model.prior)[features]
-            found = float(square.sum()) - square.size
-            far = far and abs(found - log_width) > NEAR * square.size
-            ended = ended or far
-        point, model = about, model.learned(about)
-        if not model.family.overflows:
-            root = np.linalg.cholesky(q.covariance)
-            known[:-1] = []
-            known.append(Told(log_width, model.prior, q, root))
-        return found
-
-    def first():
-        features = features_of(model.prior, model.k, model.intercept)
-        return curvature_about_rows(point.parameters, model.prior, features)
-
+    one = model.k == 1
+    many = max(1.0, WIDTH_EACH * model.prior.n_dim / WIDTH_TOL) if one else 1.0
+    last = closer = CLOSER * many
+    if not one:
+        closer = CLOSE
+    elif before is None:
+        closer = np.sqrt(many)  # its first secant may be long
+    told = Posteriors(
+        model, data, point, prior_of, far=before is None and not one, closer=closer
+    )
     begin = (0.0, None) if before is None else before[:2]
-    how = {} if one else {"first": first, "rough": lambda: far}
-    log_width, curvature = most_likely_width(slope, *begin, **how)
-    near, family = point, model.family
-    far, share = False, closer  # the posterior comes to the end of a secant, too
-    curvature = curvature_about(slope, log_width, curvature)
+    how = {} if one else {"first": told.curvature, "rough": lambda: told.far}
+    log_width, curvature = most_likely_width(told.slope, *begin, **how)
+    near, family = told.point, told.model.family
+    # The posterior comes to the end of a secant, too.
+    told.far, told.closer = False, last
+    curvature = curvature_about(told.slope, log_width, curvature)
     width = Width.of(log_width, curvature, data.n_units)
-    if known:
-        prior = of_predictors(prior_of(width.value), model.k)
-        near = start(np.log(width.value), prior)
-    return width, near, family, passes
+    if told.known:
+        near = told.start(np.log(width.value))
+    return width, near, family, told.passes
