@@ -891,3 +891,38 @@ def test_rates_of_states_of_zeros_end():
         hmm = VRHMM(3, emission=Exponential(), random_state=seed).fit(X)
         assert hmm.n_iter_ < 50
         assert hmm.emission_.rate_.max() < 1e6
+
+
+class Inverse(DensityEmission):
+    """Waiting times of rates, whose unit is one over theirs."""
+
+    parameter_scales = {"rate": "positive"}
+    support = "positive"
+
+    def log_density(self, x, rate):
+        return np.log(rate) - rate * x
+
+    def sample(self, rng, rate):
+        return rng.exponential(1.0 / rate)
+
+
+@pytest.mark.parametrize("unit", [1e30, 1e-6])
+def test_a_search_for_starting_values_does_not_depend_on_units(unit):
+    rng = np.random.default_rng(0)
+    X = rng.exponential(np.where(np.repeat([0, 1, 0], 100), 30.0, 1.0))[:, None]
+    expected, found = (
+        VRHMM(2, emission=Inverse(), random_state=0, n_init=1).fit(rows).score(rows)
+        for rows in (X, unit * X)
+    )
+    assert found + np.log(unit) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("mean", [1300.0, 1e5])
+def test_large_counts_have_as_many_states_as_small_ones(mean):
+    rng, states = np.random.default_rng(0), np.repeat([0, 1, 0], 100)
+    means = np.array([mean, 1.4 * mean])
+    X = rng.poisson(rng.gamma(60.0, means[states] / 60.0))[:, None].astype(float)
+    start = NegativeBinomial(mean_init=means[:, None], size_init=[[60.0], [60.0]])
+    told = VRHMM(2, emission=start, random_state=0).fit(X)
+    found = VRHMM(2, emission=NegativeBinomial(), random_state=0).fit(X)
+    assert found.score(X) > told.score(X) - 1e-5

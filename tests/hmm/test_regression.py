@@ -583,3 +583,25 @@ def test_values_beyond_floating_point_are_said_to_be_so():
     X = np.random.default_rng(0).uniform(0.0, 1e300, (50, 1))
     with pytest.raises(ValueError, match="beyond floating point"):
         VRHMM(2, emission=StudentT()).fit(X)
+
+
+@pytest.mark.parametrize("unit", [1e3, 1e6])
+def test_positive_numbers_of_any_unit_are_fitted_alike(unit):
+    X = rows("gamma") * [unit, 1.0, 1.0]
+    expected = best("gamma").score(rows("gamma")) - np.log(unit)
+    assert fit("gamma", X).score(X) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("family", ["poisson", NegativeBinomial()])
+def test_exposures_of_any_unit_are_fitted_alike(family):
+    rng = np.random.default_rng(7)
+    exposure = rng.uniform(1.0, 3.0, N)
+    y = rng.poisson(50.0 * exposure * (1 + STATES))
+    emission = Regression(family, [1], offset=2, alpha=0.0)
+    few, many = (
+        np.column_stack([y, Z[:, 0], np.log(unit * exposure)]) for unit in (1.0, 1e6)
+    )
+    expected, found = (
+        VRHMM(2, emission=emission, **OPTIONS).fit(X).score(X) for X in (few, many)
+    )
+    assert found == pytest.approx(expected, abs=1e-6)

@@ -22,6 +22,7 @@ A parameter without a design has one of ones.
 """
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 
@@ -37,6 +38,9 @@ STEP = 1e-4
 LONGEST, FLAT = 0.5, 1e-6
 # Rows that are looked at together, and rows for every value of a table of counts.
 BLOCK, TABLE = 8192, 4
+# Rows that a search for starting values looks at, powers of their size that it tries,
+# and the least and the largest number there.
+LOOKED_AT, POWERS, POSSIBLE = 100, (0, 1, -1, 2, -2), (1e-100, 1e100)
 
 
 class DensityEmission(Emission):
@@ -112,7 +116,34 @@ class DensityEmission(Emission):
             )
         self._zero = np.outer(located, mean)
         self._unit = np.ones_like(self._zero)
-        self._unit[located] = np.where(width > 0.0, width, 1.0)
+        width = np.where(width > 0.0, width, 1.0)
+        self._unit[located] = width
+        sizes = width if any(located) else np.where(mean > 0.0, mean, 1.0)
+        self._blank = self._likely(X, sizes)
+
+    @np.errstate(all="ignore")  # of what is impossible
+    def _likely(self, X, sizes):
+        """Return parameters (n_parameters, n_columns) that say something of any unit.
+
+        What is positive is the power of the size of values, as of means, precisions
+        and shapes, that is most likely given the others: Newton's steps from one would
+        need the more of them the farther off it is.
+        """
+        middle = {"positive": 1.0, "probability": 0.5}
+        scales = self._scales()
+        values = self._zero + [[middle.get(scale, 0.0)] for scale in scales]
+        x = np.asarray(X[:: max(1, len(X) // LOOKED_AT)], float)
+        seen = ~np.isnan(x)
+        x, best = np.where(seen, x, self._typical), np.full(x.shape[1], -np.inf)
+        for k, power in product(np.flatnonzero(np.array(scales) == "positive"), POWERS):
+            tried = values.copy()
+            tried[k] = np.clip(sizes**power, *POSSIBLE)
+            log_f = np.asarray(self.log_density(x, *tried[:, None]), float)
+            log_f = np.where(log_f > IMPOSSIBLE, log_f, IMPOSSIBLE)
+            found = (log_f * seen).sum(axis=0)
+            values[k] = np.where(found > best, tried[k], values[k])
+            best = np.maximum(best, found)
+        return values
 
     # Coordinates (n_states, n_coordinates, n_columns): locations in widths of a column
 
@@ -126,8 +157,7 @@ class DensityEmission(Emission):
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
-        rows = super().blank().reshape(self.n_states_, *self._zero.shape)
-        return (rows + self._zero).reshape(self.n_states_, -1)
+        return np.tile(self._blank.ravel(), (self.n_states_, 1))
 
     def _coordinates(self, parameters):
         u = rescale(parameters, self.scales(), "to")

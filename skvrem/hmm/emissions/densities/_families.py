@@ -164,8 +164,9 @@ class StudentT(DensityEmission):
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
-        location, scale, df = self._split(super().blank())
-        return np.hstack([location, scale * self._unit[0], np.full_like(df, 5.0)])
+        location, _, df = self._split(super().blank())
+        unit = np.broadcast_to(self._unit[0], location.shape)
+        return np.hstack([location, unit, np.full_like(df, 5.0)])
 
     def log_density(self, x, location, scale, df):
         """Return the log-densities."""
@@ -261,8 +262,8 @@ class Weibull(DensityEmission):
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
-        scale, shape = self._split(super().blank())
-        return np.hstack([scale * np.exp(self._mean_log), shape])
+        ones = np.ones((self.n_states_, self.n_columns_))
+        return np.hstack([ones * np.exp(self._mean_log), ones])
 
     def log_density(self, x, scale, shape):
         """Return the log-densities."""

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.hmm.emissions._coordinates import SCALES
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._factors import as_levels, indicator_names, indicators
+from skvrem.hmm.emissions._facts import fill
 from skvrem.hmm.emissions._given import given
 from skvrem.hmm.emissions.densities._least_squares import LeastSquares
 from skvrem.hmm.emissions.densities._responses import (
@@ -345,6 +346,8 @@ class Regression(LeastSquares):
             self._middle[:] = 0.0
             self._zero[self._depends] = 0.0
         self._typical = self.family_._typical
+        exposed = np.asarray(X[:, self._offset], float)
+        self._usual_offset = fill(exposed).sum() / max(len(exposed), 1)
 
     def _regressors(self, inputs):
         if self.transformer_ is None:
@@ -489,10 +492,11 @@ class Regression(LeastSquares):
         """Return parameters for states that have no rows at all."""
         n, d, p = self.n_states_, self.n_columns_, len(self._middle)
         blank = self.family_._split(self.family_.blank())
-        parts = []
+        parts, offset = [], self._usual_offset  # of the first that depends
         each = zip(blank, self.family_._scales(), self._depends, strict=True)
         for value, scale, depends in each:
-            value = SCALES[scale].to(value) if depends else value
+            if depends:
+                value, offset = SCALES[scale].to(value) - offset, 0.0
             parts += [value[:, None], np.zeros((n, p * depends, d))]
         blank = np.concatenate(parts, axis=1).reshape(n, -1)
         fixed = self._packed_given()
