@@ -27,6 +27,7 @@ import numpy as np
 from skvrem.mixture import _kernels, _kernels_m_step
 from skvrem.utils._algebra import Packed, accumulate
 from skvrem.utils._averaging import Averaging, AveragingPoint
+from skvrem.utils._columns import values_of
 from skvrem.utils._parallel import parallel_map, row_chunks
 
 # Rows a thread takes of a minibatch.
@@ -42,15 +43,8 @@ CLASS = 2.5
 NARROW = 2.0
 # Share of the squared length of an axis that lies along columns of atoms.
 ALONG = 0.99
-# Rows that are looked at for atoms. All values of codes are, as of classes and answers:
-# few, of many rows each. Else two at most, so many times as frequent as any other, as
-# gains and losses that are mostly none; fewer times where a scale ends, as at zeros of
-# rainfall or of income, and where measurements are cut off, and where the same rows
-# have such a value of another column, so many of those that have either: one city's.
-LOOK, MOST_CODES, ROWS_A_CODE, N_FREQUENT, TIMES, FEWER_TIMES = 2000, 10, 10, 2, 10, 3
-TOGETHER, MOST_TOGETHER = 0.8, 1000  # of more, all pairs would take memory
-# Share of distinct values from which on a column is as if it were not rounded.
-DISTINCT = 0.75
+# Rows that are looked at for atoms.
+LOOK = 2000
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Of a component that has lost its rows, as a share of all.
 LEAST_WEIGHT = 10.0 * float(np.finfo(float).eps)
@@ -370,7 +364,8 @@ class GaussianMixtureModel(Averaging):
     def seen(self, data):
         """Return `values_of` the data, of the first that were looked at."""
         if self._seen is None:
-            self._seen = values_of(data)
+            sample = data.sample(LOOK, np.random.default_rng(0))
+            self._seen = values_of(sample.rows[sample.ids])
         return self._seen
 
     def has_atoms(self, data):
@@ -451,65 +446,3 @@ class GaussianMixtureModel(Averaging):
         factors, _ = self.precisions_cholesky(covariances)
         reseeded = self.start(Parameters(weights, means, covariances, factors))
         return reseeded._replace(repaired=tuple(np.flatnonzero(dead).tolist()))
-
-
-def values_of(data):
-    """Return atoms, values that come again for a reason, and columns of any that do.
-
-    A component all of whose rows have one is no wider than `reg_covar` along that
-    column, and no worse for it, as the next rows will have it too; unlike one on a
-    value that rows share by chance, or as they were rounded.
-
-    Returns
-    -------
-    atoms : ndarray of shape (MOST_CODES, n_features)
-        NaN where a column has fewer.
-    again : ndarray of shape (n_features,), bool
-        Columns of rows of which a quarter have a value that others have, too.
-    """
-    sample = data.sample(LOOK, np.random.default_rng(0))
-    rows = sample.rows[sample.ids]
-    atoms, again = np.full((MOST_CODES, rows.shape[1]), np.nan), []
-    likely = []
-    for j, (column, found) in enumerate(zip(rows.T, atoms.T, strict=True)):
-        known = column[~np.isnan(column)]
-        values, counts = np.unique(known, return_counts=True)
-        again.append(len(values) < DISTINCT * len(known))
-        if len(values) > min(MOST_CODES, len(rows) // ROWS_A_CODE):
-            frequent = _frequent(counts, FEWER_TIMES) & (counts >= ROWS_A_CODE)
-            likely += [(j, value) for value in values[frequent]]
-            values = values[_stand_out(counts)]
-        else:
-            likely += [(j, value) for value in values]
-        found[: len(values)] = values
-    for j, value in _together(rows, likely[:MOST_TOGETHER]):
-        if not (atoms[:, j] == value).any():
-            atoms[np.isnan(atoms[:, j]).argmax(), j] = value
-    return atoms, np.array(again)
-
-
-def _stand_out(counts):
-    """Return which values of a column, in their order, are far more frequent, bool."""
-    ends = np.zeros(len(counts), bool)
-    ends[[0, -1]] = True
-    ends &= counts >= FEWER_TIMES * counts[~ends].max(initial=1)
-    return _frequent(counts, TIMES) | ends & (counts >= ROWS_A_CODE)
-
-
-def _frequent(counts, times):
-    """Return which two at most are so many times as frequent as any other, bool."""
-    most = np.zeros(len(counts), bool)
-    most[np.argsort(counts)[::-1][:N_FREQUENT]] = True
-    return most & (counts >= times * counts[~most].max(initial=1))
-
-
-def _together(rows, likely):
-    """Return those of pairs (column, value) that the same rows have as another one."""
-    if not likely:
-        return []
-    columns, values = map(np.array, zip(*likely, strict=True))
-    have = (rows[:, columns] == values).astype(float)
-    both, each = have.T @ have, have.sum(axis=0)
-    same = both >= TOGETHER * (each[:, None] + each - both)
-    same &= columns[:, None] != columns
-    return [pair for pair, found in zip(likely, same.any(axis=1), strict=True) if found]

@@ -1,4 +1,4 @@
-"""Columns of X: that a parameter names, and that hold no numbers."""
+"""Columns of X: named by parameters, without numbers, with values that come again."""
 
 from contextlib import contextmanager
 from datetime import date
@@ -12,6 +12,15 @@ from scipy.sparse import sparray, spmatrix
 MatrixLike = ArrayLike | sparray | spmatrix
 #: What may be given for rows or parameters, or not.
 Given = ArrayLike | None
+# All values of codes are atoms, as of classes and answers: few, of many rows each. Else
+# two at most, so many times as frequent as any other, as gains and losses that are
+# mostly none; fewer times where a scale ends, as at zeros of rainfall or of income, and
+# where measurements are cut off, and where the same rows have such a value of another
+# column, so many of those that have either: one city's.
+MOST_CODES, ROWS_A_CODE, N_FREQUENT, TIMES, FEWER_TIMES = 10, 10, 2, 10, 3
+TOGETHER, MOST_TOGETHER = 0.8, 1000  # of more, all pairs would take memory
+# Share of distinct values from which on a column is as if it were not rounded.
+DISTINCT = 0.75
 
 
 def column_names(X):
@@ -196,3 +205,73 @@ def native(X):
     if X.dtype.kind == "f" and X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     return X
+
+
+def values_of(rows):
+    """Return atoms, values that come again for a reason, and columns of any that do.
+
+    A component all of whose rows have one is no wider than `reg_covar` along that
+    column, and no worse for it, as the next rows will have it too; unlike one on a
+    value that rows share by chance, or as they were rounded.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features)
+        NaN is missing.
+
+    Returns
+    -------
+    atoms : ndarray of shape (MOST_CODES, n_features)
+        NaN where a column has fewer.
+    again : ndarray of shape (n_features,), bool
+        Columns of rows of which a quarter have a value that others have, too.
+    """
+    atoms, again = np.full((MOST_CODES, rows.shape[1]), np.nan), []
+    likely = []
+    for j, (column, found) in enumerate(zip(rows.T, atoms.T, strict=True)):
+        known = column[~np.isnan(column)]
+        values, counts = np.unique(known, return_counts=True)
+        again.append(len(values) < DISTINCT * len(known))
+        if not are_codes(values, len(rows)):
+            often = frequent(counts, FEWER_TIMES) & (counts >= ROWS_A_CODE)
+            likely += [(j, value) for value in values[often]]
+            values = values[_stand_out(counts)]
+        else:
+            likely += [(j, value) for value in values]
+        found[: len(values)] = values
+    for j, value in _together(rows, likely[:MOST_TOGETHER]):
+        if not (atoms[:, j] == value).any():
+            atoms[np.isnan(atoms[:, j]).argmax(), j] = value
+    return atoms, np.array(again)
+
+
+def _stand_out(counts):
+    """Return which values of a column, in their order, are far more frequent, bool."""
+    ends = np.zeros(len(counts), bool)
+    ends[[0, -1]] = True
+    ends &= counts >= FEWER_TIMES * counts[~ends].max(initial=1)
+    return frequent(counts, TIMES) | ends & (counts >= ROWS_A_CODE)
+
+
+def are_codes(values, n_rows):
+    """Whether the distinct values of so many rows are few, of many rows each."""
+    return len(values) <= min(MOST_CODES, n_rows // ROWS_A_CODE)
+
+
+def frequent(counts, times):
+    """Return which two at most are so many times as frequent as any other, bool."""
+    most = np.zeros(len(counts), bool)
+    most[np.argsort(counts)[::-1][:N_FREQUENT]] = True
+    return most & (counts >= times * counts[~most].max(initial=1))
+
+
+def _together(rows, likely):
+    """Return those of pairs (column, value) that the same rows have as another one."""
+    if not likely:
+        return []
+    columns, values = map(np.array, zip(*likely, strict=True))
+    have = (rows[:, columns] == values).astype(float)
+    both, each = have.T @ have, have.sum(axis=0)
+    same = both >= TOGETHER * (each[:, None] + each - both)
+    same &= columns[:, None] != columns
+    return [pair for pair, found in zip(likely, same.any(axis=1), strict=True) if found]

@@ -7,7 +7,8 @@ from scipy.stats import multivariate_normal
 from skvrem import VRGaussianMixture
 from skvrem.data import as_source
 from skvrem.mixture import _atoms, _moves, _search
-from skvrem.mixture._model import GaussianMixtureModel, Parameters, values_of
+from skvrem.mixture._model import GaussianMixtureModel, Parameters
+from skvrem.utils._columns import values_of
 
 REG_COVAR = 1e-6
 
@@ -88,7 +89,7 @@ def test_likely_cuts_are_the_best_first(monkeypatch, covariance_type):
     X, zero = with_atoms()
     weight = np.ones(len(X))
     model, whole, _ = whole_of(X, weight, covariance_type)
-    atoms, _ = values_of(as_source(X))
+    atoms, _ = values_of(X)
     assert np.count_nonzero(~np.isnan(atoms)) == 2
 
     def cuts(fewest):
@@ -110,7 +111,7 @@ def test_values_that_are_missing_are_not_at_an_atom(monkeypatch):
     model = GaussianMixtureModel("diag", REG_COVAR, missing=True)
     means, variances = np.nanmean(X, axis=0)[None], np.nanvar(X, axis=0)[None]
     whole = Parameters(np.ones(1), means, variances, variances**-0.5)
-    atoms, _ = values_of(as_source(X))
+    atoms, _ = values_of(X)
     cuts = _atoms.likely_cuts(X, np.ones(len(X)), whole, atoms, 0.01, model)
     expected = zero & ~missing[:, [1, 4]]
     assert {tuple(cut) for cut in cuts.T} == {tuple(cut) for cut in expected.T}

@@ -16,6 +16,8 @@ from skvrem.mixture import _estimator, _model, _moves, _search
 from skvrem.mixture._model import GaussianMixtureModel, Parameters
 from skvrem.solvers import _search as _search_constants
 from skvrem.solvers._starts import ANEW
+from skvrem.utils import _columns
+from skvrem.utils._columns import values_of
 from tests.watching import Recorder
 
 COVARIANCE_TYPES = ["full", "tied", "diag", "spherical"]
@@ -522,10 +524,10 @@ def test_components_of_one_atom_do_not_lose(kind, column, monkeypatch):
     assert model.n_degenerate(point, data) == 0
     assert not model.collapsed(point, data, 2.0).any()
     # Of any other column, and as if there were no atoms, it does, but for a class.
-    known, again = _model.values_of(data)
+    known, again = values_of(X)
     for atoms in (np.roll(known, 1, axis=1), np.full((1, 3), np.nan)):
         model, _, _ = start(X, means, kind)
-        monkeypatch.setattr(_model, "values_of", lambda data, all=(atoms, again): all)
+        monkeypatch.setattr(_model, "values_of", lambda rows, all=(atoms, again): all)
         narrow = 2 if column == "codes" else 1
         assert model.n_degenerate(point, data) == (narrow if kind == "diag" else 0)
 
@@ -544,7 +546,7 @@ def test_a_column_of_codes_does_not_cost_the_default_its_optimum():
 @pytest.mark.parametrize(("together", "degenerate"), [(0.8, 0), (1.1, 1)])
 def test_one_city_among_towns_does_not_lose(together, degenerate, monkeypatch):
     """The same in some columns, as in Boston's data; it would by each of them alone."""
-    monkeypatch.setattr(_model, "TOGETHER", together)
+    monkeypatch.setattr(_columns, "TOGETHER", together)
     rng = np.random.default_rng(0)
     X = np.round(2.0 * rng.gamma(4.0, size=(500, 4))) / 2.0 + 0.1
     X[:150, :2] = 4.5, 3.5
@@ -607,11 +609,11 @@ def test_values_that_rows_share_in_several_columns_are_atoms(n_same):
     X[:60, 0] = 0.3
     X[60 - n_same : 120 - n_same, 1] = -0.2
     X[390:, :2] = 9.0
-    atoms, again = _model.values_of(as_source(X))
+    atoms, again = values_of(X)
     found = [its[~np.isnan(its)].tolist() for its in atoms.T]
     assert found == ([[0.3], [-0.2], []] if n_same else [[], [], []])
     assert again.all()
-    assert not _model.values_of(as_source(rng.normal(size=(400, 1))))[1].any()
+    assert not values_of(rng.normal(size=(400, 1)))[1].any()
 
 
 def test_other_starts_have_epochs_of_their_own(monkeypatch):
@@ -648,12 +650,12 @@ def test_atoms_come_again_for_a_reason():
         "inside": np.r_[np.repeat(np.arange(-8.0, 8.0) + 0.5, 5), np.zeros(20)],
         "top, and gaps": np.r_[np.full(9, np.nan), np.ones(30), rng.uniform(size=61)],
     }
-    atoms, _ = _model.values_of(as_source(np.column_stack(list(columns.values()))))
+    atoms, _ = values_of(np.column_stack(list(columns.values())))
     found = [np.sort(its[~np.isnan(its)]).tolist() for its in atoms.T]
     ten, ends = list(range(10)), [-0.5, 0.8]
     assert found[:6] == [ten, [], [], [1.0], [0.0], ends]
     assert found[6:] == [[], [], [], [0.0], [], [1.0]]
-    few, _ = _model.values_of(as_source(rng.normal(size=(9, 1))))
+    few, _ = values_of(rng.normal(size=(9, 1)))
     assert np.isnan(few).all()
 
 
