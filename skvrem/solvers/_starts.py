@@ -44,6 +44,9 @@ class Start(NamedTuple):
     apart : bool
         It goes to its end whatever a race says, and has no part in that: as one that
         begins near an end, whom others could overtake but late.
+    beside : bool
+        Others race as if it were not there: as one that is soon above some who end
+        higher. It goes on by its own place among all.
     """
 
     model: Any
@@ -54,6 +57,7 @@ class Start(NamedTuple):
     degenerate: Any = None
     again: Any = None
     apart: bool = False
+    beside: bool = False
 
 
 def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
@@ -119,15 +123,18 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
             entrant.see_all()
         entrants = [entrant for entrant in entrants if not entrant.apart]
         entrants.sort(key=lambda entrant: by_loss(see(entrant, entrant.pause())))
-        first = entrants[0]
-        going = [
-            number < n_left and (entrant is first or entrant.may_overtake(first))
-            for number, entrant in enumerate(entrants)
-        ]
+        others = [entrant for entrant in entrants if not entrant.beside]
+        going = []
+        for entrant in entrants:
+            field = entrants if entrant.beside else others
+            good = entrant is field[0] or entrant.may_overtake(field[0])
+            going.append(good and field.index(entrant) < n_left)
         for entrant, goes_on in zip(entrants, going, strict=True):
             if goes_on:
                 entrant.see_all()
             elif entrant.degenerate is None or see(entrant, entrant.paused)[0]:
+                entrant.leave()
+            elif entrant.beside:  # it would be called in place of another
                 entrant.leave()
             else:
                 behind.append(entrant)
@@ -187,7 +194,7 @@ class _Entrant:
         self.began, rng = time.perf_counter(), np.random.default_rng(seed)
         begin = start(rng)
         self.attributes, self.degenerate = begin.attributes, begin.degenerate
-        self.again, self.apart = begin.again, begin.apart
+        self.again, self.apart, self.beside = begin.again, begin.apart, begin.beside
         self.n_begun, most = 1, self.most * (1 if self.again is None else ANEW)
         self.report = progress.start(number, self.describe, stop, most)
         self.open = partial(

@@ -476,3 +476,22 @@ def test_a_degenerate_start_loses_to_any_other():
         rng, progress = np.random.RandomState(0), Ends(3)
         best, _ = solvers.run_starts(estimator, start, plan, Units(), progress, rng)
         assert best.objective == 5.0
+
+
+@pytest.mark.parametrize(("height", "epochs"), [(2.0, 6), (0.7, 6), (-3.0, 1)])
+def test_a_start_beside_a_race_takes_no_place_of_others(height, epochs):
+    """Two of three go on, whatever it is; it does by its place among all."""
+    heights = [1.0, 0.5, 0.0, height]
+    begun, beside = starting_at(heights), iter([False, False, False, True])
+
+    def start(rng):
+        return begun(rng)._replace(beside=next(beside), degenerate=None)
+
+    estimator = SimpleNamespace(max_iter=6, tol=1e-3)
+    rng, progress = np.random.RandomState(0), Ends(4)
+    best, attributes = solvers.run_starts(
+        estimator, start, race((1, 2)), Units(), progress, rng
+    )
+    assert attributes["init_epochs_"].tolist() == [6, 6, 1, epochs]
+    assert best.objective == 6.0 + max(heights)
+    assert progress.began == progress.ended == 4
