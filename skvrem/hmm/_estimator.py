@@ -27,11 +27,13 @@ from skvrem.hmm._model import HMMModel
 from skvrem.hmm._plan import check_solver, plan_fit
 from skvrem.hmm._start import (
     Moves,
+    are_alike,
     given_start,
     starting_parameters,
     take_sample,
     warm_parameters,
 )
+from skvrem.hmm.clusters._atoms import find_atoms
 from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.hmm.emissions.continuous._angles import VonMises
@@ -195,6 +197,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         rows times states fewer, down to 12, or 20 of many states) go on as those of
         short data. Nobody goes on whom as many epochs again, each as good as the last,
         would not bring up to the best.
+        One more begins with a state at values that come again and again, as no change
+        of a price, where ``Gaussian("diag")`` or ``"full"`` has three states or more.
         There is one start where there is one state, or with annealing. Of five to eight
         states one of 12 goes to its end; from five on an end leads on by moves that
         split one state and leave another to the others, unless something is known of
@@ -477,6 +481,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         dtype = sequences.X.dtype
         warm = self.warm_start and hasattr(self, "transmat_")
         plan, visited, n_init, moving, lead = plan_fit(self, model, data, warm, led)
+        atoms, n_others = None, n_init
+        if self.n_init == "auto" and n_init > 1 and are_alike(self, model, data):
+            atoms = find_atoms(model.emission, sequences.X)
+            n_init += atoms is not None
         seen = int(sequences.bounds[-1]) + (self.n_samples_seen_ if warm else 0)
 
         def describe(point, objective):
@@ -506,7 +514,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
         def start(rng):
             nonlocal sample, begun, again
-            leads = lead is not None and begun == n_init - 1
+            leads = lead is not None and begun == n_others - 1
             if leads:
                 # What fewer rows did not hold would stay impossible.
                 parameters = model.relax(fitted_parameters(lead), data.rows)
@@ -516,15 +524,17 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
                 parameters = given_start(model)
             if parameters is None:
                 sample = sample or take_sample(model, data, rng)
-                how = next(methods), begun, rng
-                parameters = starting_parameters(model, sample, *how)
-                if moving and again is None:
+                method = atoms if begun == n_others else next(methods)
+                parameters = starting_parameters(model, sample, method, begun, rng)
+                # That at atoms has moves of its own: others know nothing of it.
+                if moving and (again is None or method is atoms):
                     again = Moves(model, data, sample, plan.sample or data)
-            begun += 1
+            beside, begun = begun == n_others, begun + 1
             if begun == n_init:
                 sample = None  # free to go
             point = model.start(parameters)
-            how = {"temperature": temperature, "degenerate": collapsed, "apart": leads}
+            how = {"temperature": temperature, "degenerate": collapsed}
+            how |= {"apart": leads, "beside": beside}
             return solvers.Start(model, point, describe, **how, again=again)
 
         with Progress(self, X, y, n_init) as progress, naming_impossible(sequences):

@@ -226,7 +226,7 @@ class HMMModel(Averaging):
         )
         return AveragingPoint(parameters, statistics)
 
-    def fit_clusters(self, rows, picked, members, kept):
+    def fit_clusters(self, rows, picked, members, kept, shared=SHARED):
         """Return the emissions' parameters that rows of clusters are likeliest under.
 
         Parameters
@@ -237,6 +237,8 @@ class HMMModel(Averaging):
             Which cluster each is in.
         kept : dict
             What is the same for other clusters of these rows, which is filled.
+        shared : float or ndarray of shape (n_states * n_parts,)
+            How many times the rows of a cluster it takes of what all rows hold.
         """
         emission, here = self.emission, {}
         if emission.follows and not emission.exact:
@@ -248,7 +250,7 @@ class HMMModel(Averaging):
             here["features"] = kept["features"]
         share = np.einsum("ij->i", members)[:, None]
         every = np.broadcast_to(share / share.sum(), members.shape)
-        weight = SHARED * np.maximum(np.einsum("ij->j", members), 1.0)[:, None]
+        weight = (shared * np.maximum(np.einsum("ij->j", members), 1.0))[:, None]
 
         def of_all(packed):
             # What no picked row holds must not be impossible in every state.

@@ -2,7 +2,8 @@ r"""Starting values, and moves out of optima that EM cannot leave.
 
 A start is windows of rows, clustered, and the M step on the clusters. Of codes, all as
 far apart, those make a state that are followed and preceded by the same ones; or what
-states each belongs to, and how states follow each other, are drawn at random.
+states each belongs to, and how states follow each other, are drawn at random. Rows at
+values that come again are one state of one start (see ``clusters/_atoms.py``).
 
 One state does the work of two where two others share that of one. What it costs to
 leave state j to the others, and what two states in place of l gain on its rows, are
@@ -23,7 +24,8 @@ import numpy as np
 from sklearn.cluster import KMeans, kmeans_plusplus
 
 from skvrem.hmm._input import fitted_parameters
-from skvrem.hmm._model import Parameters
+from skvrem.hmm._model import SHARED, Parameters
+from skvrem.hmm.clusters._atoms import Atoms
 from skvrem.hmm.clusters._model import nearest
 from skvrem.hmm.forward_backward._model_passes import Impossible
 from skvrem.solvers import Batch, Run, ranked_moves, try_out
@@ -127,10 +129,10 @@ class Sample:
             self.kept["codes"] = codes
         return self.kept["codes"]
 
-    def parameters(self, model, members, before, after):
+    def parameters(self, model, members, before, after, shared=SHARED):
         """Return those of the M step on clusters, and on states that follow others."""
         every, inputs = np.arange(len(self.Z)), self.source.inputs
-        packed = model.fit_clusters(self.rows, every, members, self.kept)
+        packed = model.fit_clusters(self.rows, every, members, self.kept, shared)
         if inputs is not None:
             inputs = inputs[self.inside - 1]
         pairs = model.transitions.start(before, after, inputs)
@@ -179,9 +181,9 @@ def starting_parameters(model, sample, method, number, rng):
     model : HMMModel
     sample : Held
         Of `take_sample`.
-    method : {"kmeans", "others", "random"}
+    method : {"kmeans", "others", "random"} or Atoms
         Clusters of rows; or the clusters of randomly chosen rows, in place of which the
-        "others" are, of codes, what takes turns.
+        "others" are, of codes, what takes turns; or a state of the rows at atoms.
     number : int
         Which start of the fit it is.
     rng : numpy.random.Generator
@@ -196,6 +198,8 @@ def starting_parameters(model, sample, method, number, rng):
 def _begun(model, method, number, sample, rng):
     emission, n = model.emission, model.emission.n_states_
     Z, known = sample.Z, sample.known
+    if isinstance(method, Atoms):
+        return _beside_atoms(model, method, sample, rng)
     phases, parts = model.transitions.phases, emission.n_parts
     codes, turn = sample.codes(emission), "rows"
     free = known is None and phases is None and not model.transitions.ordered
@@ -224,6 +228,17 @@ def _begun(model, method, number, sample, rng):
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
     found = sample.parameters(model, members, *sample.pairs(labels))
     return found._replace(emission=emission.given_start(found.emission))
+
+
+def _beside_atoms(model, atoms, sample, rng):
+    """Return parameters of a state at atoms, and of clusters of the other rows."""
+    n, at = model.emission.n_states_, atoms.at(sample.rows.X)
+    labels = np.zeros(len(at), np.int64)
+    labels[~at] = 1 + _lloyd(sample.Z[~at], n - 1, "kmeans", None, rng)[0]
+    members = (labels[:, None] == np.arange(n)).astype(float)
+    # Of all rows it would take what is near to the atoms, and stay wide for it.
+    shared = np.append(0.0, np.full(n - 1, SHARED))
+    return sample.parameters(model, members, *sample.pairs(labels), shared)
 
 
 def _ordered_clusters(labels, place, n):
@@ -373,9 +388,15 @@ def warm_parameters(estimator, model, data):
 
 
 def can_move(estimator, model, data):
-    """Whether states can change their places: nothing says which is which."""
+    """Whether states can change their places, and are so many that it is worth it."""
+    many = model.emission.n_states_ >= FEWEST_STATES
+    return many and are_alike(estimator, model, data)
+
+
+def are_alike(estimator, model, data):
+    """Whether nothing says which state is which."""
     emission = model.emission
-    if emission.n_states_ < FEWEST_STATES or emission.n_parts > 1:
+    if emission.n_parts > 1:
         return False
     if data.inputs is not None or data.rows.labels is not None:
         return False

@@ -135,8 +135,8 @@ class Emission(BaseEstimator):
 
     - ``prepare(X)`` looks at the rows of a fit (of dask arrays at some of them),
       ``check(X)`` at those of any use;
-    - ``blank()``, ``start_columns(X)``, ``window`` and ``unordered`` are about starting
-      values;
+    - ``blank()``, ``start_columns(X)``, ``window``, ``unordered`` and ``shrinks`` are
+      about starting values;
     - ``_kinds``, ``_seen(X)``, ``_pairs()``: features that are products of columns, and
       what is known of rows that are missing in part;
     - ``bound(X)``, ``kernel_theta(parameters)``, ``complete(sums, parameters)``: other
@@ -196,6 +196,8 @@ class Emission(BaseEstimator):
     excludes = False
     #: Whether features depend on which values of a row are missing.
     patterned = False
+    #: Whether the width of a state in a column follows rows down to one value, above 0.
+    shrinks = False
     #: Parts of a mixture, for each of which coefficients and features have a row.
     n_parts = 1
     #: Levels of the columns that hold text, by number in X; rows hold their codes.

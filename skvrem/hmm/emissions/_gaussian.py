@@ -104,6 +104,11 @@ class Gaussian(Emission):
         """Whether features depend on which values of a row are missing."""
         return self._dense
 
+    @property
+    def shrinks(self):
+        """Whether each state has a width of its own in each column, never 0."""
+        return self.covariance_type in ("full", "diag") and bool(np.all(self.added))
+
     def prepare(self, X):
         check_options(self, covariance_type=("diag", "full", "tied", "spherical"))
         check_real(self, "reg_covar", options=("auto",))
