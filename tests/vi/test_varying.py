@@ -404,6 +404,61 @@ def test_weights_are_repetitions():
     )
 
 
+def of_family(family, **params):
+    if family == "logistic":
+        return BayesianLogisticRegression(**params)
+    return BayesianGLMRegressor(family, **params)
+
+
+@pytest.mark.parametrize(
+    "family", ["logistic", "gaussian", "poisson", "negative-binomial"]
+)
+def test_units_do_not_matter(family):
+    X, y, group, _ = simulate(family)
+    params = {"varying": [0, 1], "tol": 1e-6}
+    one = of_family(family, **params).fit(X, y, groups=group)
+    assert one.population_scale_[0] > 0.1
+    unit = np.array([1e3, 1e-3, 10.0])
+    other = of_family(family, **params).fit(X * unit, y, groups=group)
+    for name in ("coef_", "coef_std_", "group_coef_", "population_scale_"):
+        found = getattr(other, name) * unit
+        np.testing.assert_allclose(found, getattr(one, name), rtol=1e-3, atol=1e-4)
+    evidence = other.log_marginal_likelihood_
+    assert evidence == pytest.approx(one.log_marginal_likelihood_, abs=1e-3)
+
+
+def test_scales_of_groups_follow_units():
+    """A quarter of a logit a standard deviation of the feature, and one between levels.
+
+    Of a rare feature a standard deviation is a quarter of how far it goes, and of a
+    weighted one, or of a stream, that of all rows.
+    """
+    X, y, group, _ = simulate()
+    X[:, 1], X[:, 2] = 0.0, np.arange(len(y)) % 100 == 0
+    weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    deviation = np.sqrt(np.cov(X[:, 0], aweights=weight, ddof=0))
+    rare = 0.25 * (1.0 - np.average(X[:, 2], weights=weight))
+    model = BayesianLogisticRegression(1.0, varying="all")
+    model.fit(X, y, sample_weight=weight, groups=group)
+    expected = [0.25 / deviation, 0.25, 0.25 / rare, 1.0]
+    np.testing.assert_allclose(model._group_state["scales"], expected)
+    stream = BayesianLogisticRegression(1.0, varying="all")
+    turn = np.argsort(X[:, 0])  # batches say little of all rows
+    for some in np.array_split(turn, 3):
+        given = {"classes": [0, 1], "groups": group[some]}
+        stream.partial_fit(X[some], y[some], sample_weight=weight[some], **given)
+        stream = pickle.loads(pickle.dumps(stream))
+    np.testing.assert_allclose(stream._group_state["scales"], expected)
+    # Numbers are for features as they are, and levels are as by the number one.
+    model.set_params(population_scale=0.7).fit(X, y, groups=group)
+    np.testing.assert_array_equal(model._group_state["scales"], 0.7)
+    levels = [
+        BayesianLogisticRegression(**how).fit(X, y, groups=group).group_intercept_
+        for how in ({}, {"population_scale": 1.0})
+    ]
+    np.testing.assert_array_equal(*levels)
+
+
 def test_offsets():
     X, y, group, _ = simulate("poisson", 10)
     known = {"prior_scale": 1.0, "intercept_prior_scale": 10.0, "population_scale": 0.5}
@@ -532,6 +587,7 @@ def test_a_fit_without_groups_leaves_none_behind():
         ({"varying": [], "fit_intercept": False}, {}, "varying has no column"),
         ({"fit_intercept": False}, {}, "needs fit_intercept=True"),
         ({"population_scale": 0.0}, {}, "population_scale"),
+        ({"population_scale": "learn"}, {}, "population_scale"),
         ({"solver": "svrg"}, {}, "does not go with groups"),
         ({"posterior": "meanfield"}, {}, "does not go with groups"),
         ({}, {"groups": [1, 2]}, "groups must have one id"),
@@ -602,6 +658,7 @@ def test_groups_that_say_little_are_told():
     with pytest.warns(FewGroupsWarning, match="given 3 groups"):
         BayesianGLMRegressor().fit(X, y, groups=group)
     X, _, group, _ = simulate()
-    y = (X[:, 0] > 0.0).astype(int)  # separable in all groups
+    slope = 20.0 * np.random.default_rng(0).normal(size=30)
+    y = (slope[group] * X[:, 0] > 0.0).astype(int)  # separable in all groups
     with pytest.warns(FewGroupsWarning, match="Coefficients of x0 spread"):
         BayesianLogisticRegression(1.0, varying="all").fit(X, y, groups=group)

@@ -424,13 +424,9 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
         if self.fit_intercept:
             self.intercept_prior_mean_ = float(one.mean[-1])
 
-    def _group_scales(self, data, targets, seen=None):
-        size = data.n_features + self.fit_intercept
-        if self.population_scale != "auto":
-            return np.full(size, float(self.population_scale))
-        _, unit, _, deviations = self._units(data, targets, seen)
-        units = np.append(deviations, 1.0) if self.fit_intercept else deviations
-        return SOME * unit / units
+    def _likely_group_scales(self, seen):
+        _, unit, units = TARGETS[self.family].units(seen)
+        return SOME * unit / units, SOME * unit
 
     def _grouped_model(
         self, rows, data, targets, prior, past, n_rows, go_on, seen=None

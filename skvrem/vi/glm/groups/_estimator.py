@@ -124,9 +124,10 @@ class ByGroup:
     A class that inherits this has ``_check_targets(y)``, ``_targets(y, weight, given,
     **more)``, which returns targets as its family wants them, ``_with_targets(data,
     seen)``, which does so where batches bring them, labels or numbers
-    (`_target_kind`), and ``_group_scales(data, targets, seen)``, the population's
-    scales in the prior, of features and intercept; ``_prior_of`` and ``_moments`` are
-    those of :class:`GaussianPosterior`.
+    (`_target_kind`), and ``_likely_group_scales(seen)``, the medians of the priors of
+    the population's scales for ``population_scale="auto"``, of features (n_features,)
+    and of the intercept; ``_prior_of`` and ``_moments``, which returns what is seen,
+    are those of :class:`GaussianPosterior`.
     """
 
     _target_kind: str
@@ -226,9 +227,12 @@ class ByGroup:
         else:
             order, q = self._order(X, data.n_features)
             origin, units = self._start_of_origin(data, order, q, last)
-        if not go_on or moments is not None:
-            one_of = self._prior_of(data, targets, learned, moments)
-            scales = self._group_scales(data, targets, moments)[order[:q]]
+            moments = self._moments(data, targets)
+        if moments is not None:
+            # Of the rows of a first prior that is given it looks, and warns, itself.
+            known = moments if go_on or learned else None
+            one_of = self._prior_of(data, targets, learned, known)
+            scales = self._group_scales(moments)[order[:q]]
 
             def prior_of(*width):
                 one = one_of(*width)
@@ -237,8 +241,8 @@ class ByGroup:
                 return NestedPrior(centre, np.square(spread), np.log(scales), SPREAD)
 
             prior = prior_of(1.0) if learned else prior_of()
-        if not go_on and not learned:
-            moments = self._moments(data, targets)
+        if learned:  # a stream that goes on from here keeps the width, and the prior
+            moments = None
         rows = opened.rows(order, q, now, len(labels), origin)
         each = np.zeros(len(labels), int)
         each[now] = counts
@@ -393,6 +397,17 @@ class ByGroup:
         The rows are such a share of all of a stream.
         """
         return {}
+
+    def _group_scales(self, seen):
+        """Return medians of priors of the population's scales, that of intercepts last.
+
+        seen: what `_moments` returns, of all rows of a stream.
+        """
+        slopes, intercept = self._likely_group_scales(seen)
+        if not among(self.population_scale, ("auto",)):
+            intercept = float(self.population_scale)
+            slopes = np.full(slopes.size, intercept)
+        return np.append(slopes, intercept) if self.fit_intercept else slopes
 
     def _first_intercept(self, data, targets):
         """Return where a cold fit starts the intercept, None at its prior's mean."""
