@@ -229,7 +229,7 @@ class ByGroup:
             origin, units = self._start_of_origin(data, order, q, last)
             moments = self._moments(data, targets)
         if moments is not None:
-            # Of the rows of a first prior that is given it looks, and warns, itself.
+            # It warns of columns that a given prior lets hardly matter, at first.
             known = moments if go_on or learned else None
             one_of = self._prior_of(data, targets, learned, known)
             scales = self._group_scales(moments)[order[:q]]
