@@ -59,9 +59,9 @@ ADVICE = (
 )
 CLOSER = "or start closer, by `initial` of the model"
 
-# Pairs of fresh draws that the bound is estimated from at the end, and rows that more
-# of them may look at.
-BOUND_PAIRS, BOUND_LOOKS = 50, 100_000
+# Pairs of fresh draws that the bound is estimated from at the end, at least and at
+# most; and rows that more of them may look at.
+BOUND_PAIRS, BOUND_LOOKS = (16, 50), 100_000
 # Draws that predictive densities are taken from.
 PREDICT_DRAWS = 100
 
@@ -117,10 +117,11 @@ class VariationalInference(
     steps : MinibatchSteps or None, default=None
         How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
         ``control_variate`` "taylor" is the second order of the log density; full passes
-        always have pairs of draws. Its ``control_scale`` is for minibatches of
-        "meanfield", where the diagonal of the Hessian is at hand: from the model, or by
-        differences of gradients for up to 32 parameters. Its ``optimizer`` "natural" is
-        for "fullrank" and for minibatches, "lbfgs" for full passes of the others,
+        always have pairs of draws; with None ``elbo_`` does without that order, too.
+        Its ``control_scale`` is for minibatches of "meanfield", where the diagonal of
+        the Hessian is at hand: from the model, or by differences of gradients for up to
+        32 parameters. Its ``optimizer`` "natural" is for "fullrank" and for
+        minibatches, "lbfgs" for full passes of the others,
         "adam" and "sgd" for minibatches of "meanfield". Its ``n_draws`` are those that
         full passes take expectations over, in pairs of opposite sign: an even number.
         "auto" is 128 up to 3,000 rows, 8 from 50,000 on, and at least two a parameter
@@ -158,7 +159,8 @@ class VariationalInference(
     parameter_names_ : list of str
     elbo_, elbo_se_ : float
         Lower bound of the log evidence in nats, and its standard error: from fresh
-        draws, at the end. A stream has none.
+        draws, at the end, controlled as much as these show that it helps. A stream has
+        none.
     objective_ : float
         The bound on the draws of the fit, in nats, priors included; of a stream that of
         the rows fitted last, given what came before.
@@ -466,7 +468,9 @@ class VariationalInference(
             report.end()
         # A diagonal that is an estimate would be an error that the draws do not know.
         exact = d <= FULL_RANK or target.knows_diagonal
-        n_pairs, control = min(BOUND_PAIRS, 2 * n_pairs), curvature if exact else None
+        exact = exact and steps_of(self).control_variate is not None
+        n_pairs = int(np.clip(2 * n_pairs, *BOUND_PAIRS))
+        control = curvature if exact else None
         elbo, error = model.bound(point, rng.standard_normal((n_pairs, d)), control)
         # As many as it takes for an error of `tol`, where rows are few.
         most = max(1, BOUND_LOOKS // (2 * self.model.n_samples))

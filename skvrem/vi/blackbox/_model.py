@@ -44,6 +44,8 @@ MOST_FAILED = 100
 ELSEWHERE = (
     "Let the model be finite there, or start elsewhere, by `initial` of the model."
 )
+# Share of the spread of controls that is none.
+LEAST_SPREAD = 1e-8
 # Of the relative precision that a step of a full covariance aims at.
 LEAST_RELATIVE = 0.05
 
@@ -164,6 +166,26 @@ def opposite_draws(rng, n_pairs, width):
         return draws
     root = np.linalg.cholesky(draws.T @ draws / n_pairs)
     return solve_triangular(root, draws.T, lower=True).T
+
+
+def regressed(values, controls):
+    """Return independent values (n,) less what controls (n, p) of mean zero say.
+
+    The coefficients of each are the regression on all others, so that the mean of what
+    is left is unbiased. None are known where the others leave them open.
+    """
+    n, X = len(values), controls - controls.mean(axis=0)
+    length = np.linalg.norm(X, axis=0)
+    length[length == 0.0] = 1.0
+    U, size, Vt = np.linalg.svd(X / length, full_matrices=False)
+    U, size, Vt = (part[size > LEAST_SPREAD] for part in (U.T, size, Vt))
+    fitted = U @ values
+    rest = values - values.mean() - fitted @ U
+    alone = 1.0 - 1.0 / n - np.square(U).sum(axis=0)  # one, less the leverage
+    known = alone > LEAST_SPREAD
+    fitted = fitted[:, None] - U * np.divide(rest, alone, where=known, out=0.0 * rest)
+    slopes = (Vt.T / size) @ (known * fitted) / length[:, None]
+    return values - np.sum(slopes.T * controls, axis=1)
 
 
 class Control(NamedTuple):
@@ -349,6 +371,10 @@ class DrawnModel(GaussianModel):
     def bound(self, point, draws, curvature=None):
         """Return the bound by other draws, controlled by a curvature; and its error.
 
+        So is it by the log density of q, whose mean is known. The curvature is that at
+        the mode, and may say little of the density at the draws, or nothing, as that of
+        a kink: the draws say how much of each control there is.
+
         Raises
         ------
         ValueError
@@ -369,13 +395,14 @@ class DrawnModel(GaussianModel):
                 "finite there, or write parameters that have bounds as functions of "
                 "free ones, as exp(p)."
             )
-        each = values.mean(axis=1)
-        posterior, trace = self.posterior(q), 0.0
+        posterior = self.posterior(q)
+        controls = [0.5 * (np.square(draws).sum(axis=1) - mean.size)]
         if curvature is not None:
-            each += 0.5 * np.einsum("sj,sj->s", V, curvature.times(V))
-            trace = curvature.trace(posterior)
+            drawn = 0.5 * np.einsum("sj,sj->s", V, curvature.times(V))
+            controls.append(drawn - 0.5 * curvature.trace(posterior))
+        each = regressed(values.mean(axis=1), np.stack(controls, axis=1))
         error = np.std(each) / np.sqrt(max(1, len(each) - 1))
-        value = each.mean() - 0.5 * trace - posterior.kl(self.prior)
+        value = each.mean() - posterior.kl(self.prior)
         return float(value), float(error)
 
     def distance(self, point, mean):

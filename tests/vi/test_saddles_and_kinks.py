@@ -1,0 +1,115 @@
+"""Densities with kinks: their bounds."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from skvrem import VariationalInference as VI
+from skvrem.vi import MinibatchSteps
+from skvrem.vi.blackbox._model import regressed
+from tests.own_models import Logistic, logistic_problem
+
+
+class Density:
+    """No rows to speak of, and all of the density in the prior."""
+
+    n_samples = 1
+
+    def log_likelihood(self, z, rows):
+        return np.zeros(rows.size)
+
+    def gradient(self, z, rows):
+        return np.zeros(self.n_parameters)
+
+
+class Laplace(Density):
+    """Independent Laplace densities, with kinks at one."""
+
+    def __init__(self, n_parameters):
+        self.n_parameters = n_parameters
+
+    def log_prior(self, z):
+        return -np.abs(z - 1.0).sum()
+
+    def log_prior_gradient(self, z):
+        return -np.sign(z - 1.0)
+
+    def bound(self, mean, scale):
+        """Return that of independent normal densities, exactly."""
+        z = (mean - 1.0) / scale
+        away = scale * (2.0 * norm.pdf(z) + z * (1.0 - 2.0 * norm.cdf(-z)))
+        return np.sum(norm.entropy(mean, scale) - away)
+
+
+class Spread(Density):
+    """Normal densities of standard deviations over eighteen orders of e."""
+
+    n_parameters = 20
+    scale = np.exp(np.linspace(-9.0, 9.0, 20))
+
+    def log_prior(self, z):
+        return -0.5 * np.sum(((z - 0.1) / self.scale) ** 2)
+
+    def log_prior_gradient(self, z):
+        return (0.1 - z) / self.scale**2
+
+
+def fit(model, **params):
+    return VI(model, **({"random_state": 0} | params)).fit()
+
+
+# The bound
+
+
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.PosteriorWarning")
+@pytest.mark.parametrize("n_parameters", [1, 5])
+def test_the_bound_of_a_density_with_kinks(n_parameters):
+    """The curvature at a kink says nothing, and controls nothing."""
+    model = Laplace(n_parameters)
+    fitted = fit(model, posterior="meanfield")
+    expected = model.bound(fitted.mean_, fitted.std_)
+    assert fitted.elbo_se_ < 0.02
+    assert fitted.elbo_ == pytest.approx(expected, abs=4.0 * fitted.elbo_se_)
+
+
+def test_the_bound_of_widths_that_a_matrix_cannot_hold():
+    fitted = fit(Spread())
+    expected = np.sum(np.log(fitted.model.scale) + 0.5 * np.log(2.0 * np.pi))
+    assert fitted.elbo_ == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_bound_without_a_control_variate_knows_no_curvature():
+    """It says nearly all of parameters that go together, and a diagonal nothing."""
+    X, y = logistic_problem(400, 4)
+    model = Logistic(X + 2.0 * X[:, :1], y)
+    control, none = (
+        fit(model, posterior="meanfield", steps=MinibatchSteps(control_variate=kind))
+        for kind in ("taylor", None)
+    )
+    np.testing.assert_array_equal(control.mean_.round(3), none.mean_.round(3))
+    assert none.elbo_se_ > 3.0 * control.elbo_se_
+
+
+@pytest.mark.parametrize("n", [2, 5, 16])
+def test_coefficients_are_those_of_all_others(n):
+    rng = np.random.default_rng(n)
+    K = rng.normal(size=(n, 2)) * [1.0, 1e6]
+    y = 1e3 + K @ [2.0, -1e-6] + rng.normal(size=n)
+    found = regressed(y, K)
+    for s in range(n):
+        others = np.delete(np.arange(n), s)
+        design = np.column_stack([np.ones(n), K])[others]
+        slopes = np.linalg.lstsq(design / [1, 1, 1e6], y[others])[0][1:] / [1, 1e6]
+        # Two others leave the slopes open, and none is used.
+        expected = y[s] - K[s] @ slopes if n > 3 else y[s]
+        assert found[s] == pytest.approx(expected, rel=1e-6)
+
+
+def test_controls_that_say_the_same_or_nothing():
+    """Each value is known exactly where the controls say all of it."""
+    rng = np.random.default_rng(0)
+    k = rng.normal(size=20)
+    for other in (3.0 * k, np.zeros(20)):
+        found = regressed(5.0 - 2.0 * k, np.column_stack([k, other]))
+        np.testing.assert_allclose(found, 5.0, rtol=1e-12)
+    np.testing.assert_array_equal(regressed(k, np.zeros((20, 1))), k)
