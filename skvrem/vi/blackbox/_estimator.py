@@ -61,7 +61,7 @@ CLOSER = "or start closer, by `initial` of the model"
 
 # Pairs of fresh draws that the bound is estimated from at the end, at least and at
 # most; and rows that more of them may look at.
-BOUND_PAIRS, BOUND_LOOKS = (16, 50), 100_000
+BOUND_PAIRS, BOUND_LOOKS = (8, 50), 100_000
 # Draws that predictive densities are taken from.
 PREDICT_DRAWS = 100
 
