@@ -11,6 +11,8 @@ from skvrem.vi.blackbox._model import (
     opposite_draws,
     probed_curvature,
 )
+from skvrem.vi.blackbox._model_density import FEW_PARAMETERS
+from skvrem.vi.blackbox._model_low_rank import krylov
 from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
 from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._model_posterior import FlatPrior
@@ -37,6 +39,12 @@ MODE_STEPS, PROBES = 200, 200
 # Share of the largest curvature that is none; and how far away a density with no
 # curvature must have fallen.
 FLAT, AWAY = 1e-8, 1e6
+# Saddles that a search for the mode goes on from; products that it looks for a negative
+# curvature with, which of few parameters finds any.
+SADDLES, SADDLE_PRODUCTS = 10, 12
+# Nats that a step from a saddle gains by its curvature, tried from the first on, and
+# the share of them that it has to gain.
+SADDLE_GAINS, LEAST_GAINED = (1.0, 0.25, 0.06, 0.015), 0.25
 
 
 def pairs_of_draws(estimator, plan, n_rows, width):
@@ -219,8 +227,19 @@ def _curvature(model, at, rng, whole):
 
 
 def _mode(model, start):
-    """Return the mode of a model's log density, which has to fall away from it."""
-    mode = mode_of(model.target, model.prior, start)
+    """Return a mode of a model's log density, which has to fall away from it.
+
+    A search that starts where the density is symmetric, as at zero of a product of
+    parameters, is led to a saddle and stays. From there it goes on.
+    """
+    lack = _lack(model.target, model.prior, start)
+    found = _lowest(lack, start)
+    for _ in range(SADDLES):
+        beside = _beside_saddle(model.target, model.prior, lack, found)
+        if beside is None:
+            break
+        found = _lowest(lack, beside)
+    mode = found.x
     if isinstance(model.prior, FlatPrior) and model.target.knows_hessian:
         _check_proper(model.target, mode)
     return mode
@@ -228,6 +247,11 @@ def _mode(model, start):
 
 def mode_of(target, prior, start):
     """Return where the log density is highest, or as far as that is to be found."""
+    return _lowest(_lack(target, prior, start), start).x
+
+
+def _lack(target, prior, start):
+    """Return the function that says what parameters lack of a start, and its slope."""
     first = target.log_density(start)
 
     def lack(z):
@@ -238,9 +262,56 @@ def mode_of(target, prior, start):
             return value, slope
         return 1e10 * (1.0 + abs(first)), np.zeros(z.size)  # a step too far
 
+    return lack
+
+
+def _lowest(lack, start):
     return minimize(
         lack, start, jac=True, method="L-BFGS-B", options={"maxiter": MODE_STEPS}
-    ).x
+    )
+
+
+def _beside_saddle(target, prior, lack, found):
+    """Return parameters beside a saddle where the density is higher, or None.
+
+    The direction is one in the span of all those in which it rises, in general
+    position: where several parameters are exchangeable, no eigenvector parts them all.
+    Ritz values are bounds of eigenvalues: none is negative at a mode. One that
+    differences make up, as beside a kink, leads nowhere.
+    """
+    z, d = found.x, found.x.size
+    if not found.success:  # cut short, it is on a slope
+        return None
+    here = target.gradient(z)
+
+    def precision_times(v):
+        change = target.difference(target.gradient, z, v, here)
+        return prior.precision_times(v) - change
+
+    known, rng = prior.precision_diagonal, np.random.default_rng(0)
+    scale = 1.0 / np.sqrt(np.where(known > 0.0, known, 1.0))
+    n_products = d if d <= FEW_PARAMETERS else SADDLE_PRODUCTS
+    with np.errstate(all="ignore"):
+        products = scale, rng.standard_normal(d), n_products, rng
+        B, PB = krylov(precision_times, *products)
+        if not np.isfinite(PB).all():
+            return None
+        values, vectors = np.linalg.eigh(0.5 * (B @ PB.T + PB @ B.T))
+        rising = values < -target.step * np.abs(values).max()
+        if not rising.any():
+            return None
+        part = vectors[0, rising]  # of the start, which is the first of B
+        direction = (vectors[:, rising] @ part) @ B
+        direction *= np.sqrt(2.0 / -(values[rising] @ part**2))  # gains a nat
+        if abs(found.jac @ direction) > SADDLE_GAINS[-1]:  # not yet flat
+            return None
+        for gain in SADDLE_GAINS:
+            both = [z + sign * np.sqrt(gain) * direction for sign in (1.0, -1.0)]
+            ahead, behind = (found.fun - lack(at)[0] for at in both)
+            if max(ahead, behind) > LEAST_GAINED * gain:
+                # Where it is symmetric, rounding does not choose.
+                return both[int(behind > ahead + LEAST_GAINED * gain)]
+    return None
 
 
 def _check_proper(target, mode):

@@ -238,12 +238,18 @@ class Target:
         self.n_evaluated += rows.size
         return self._derivative(name, vectors, rows) / rows.size
 
-    def difference(self, function, z, v):
-        """Return the derivative of a function along v, by central differences."""
+    def difference(self, function, z, v, here=None):
+        """Return the derivative of a function along v, by central differences.
+
+        here: what the function is at z, for a difference of one side, which takes one
+        evaluation and is right to a share of `step`.
+        """
         largest = np.abs(v).max(initial=0.0)
         if largest == 0.0:
             return np.zeros(v.size)
         step = self.step * max(1.0, np.abs(z).max()) / largest
+        if here is not None:
+            return (function(z + step * v) - here) / step
         ahead, behind = function(z + step * v), function(z - step * v)
         return (ahead - behind) / (2.0 * step)
 

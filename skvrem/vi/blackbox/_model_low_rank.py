@@ -109,7 +109,13 @@ def nearest_low_rank(curvature, prior, rank, rng, near=None):
         log_scale, start = near.log_scale[:, 0], near.directions.sum(axis=1)
     n_products = min(log_scale.size, max(LEAST_PRODUCTS, PRODUCTS * rank))
     for _ in range(ROUNDS):
-        B, PB = _krylov(curvature, known, np.exp(log_scale), start, n_products, rng)
+        B, PB = krylov(
+            lambda v: known * v + curvature.times(v[None])[0],
+            np.exp(log_scale),
+            start,
+            n_products,
+            rng,
+        )
         diagonal = _refined(curvature, B, PB - known * B, log_scale)
         precision = least_precision(known, diagonal)
         log_scale, V, ritz, value = _best_scales(precision, B, PB, rank, log_scale)
@@ -119,17 +125,34 @@ def nearest_low_rank(curvature, prior, rank, rng, near=None):
     return log_scale, V, -0.5 * np.log(ritz), diagonal
 
 
-def _krylov(curvature, known, scale, start, n_products, rng):
-    """Return vectors B (m, d), orthonormal over s, and the precision times them."""
+def krylov(precision_times, scale, start, n_products, rng):
+    """Return vectors B (m, d), orthonormal over s, and the precision times them.
+
+    Parameters
+    ----------
+    precision_times : callable
+        Multiplies the precision with a vector (d,).
+    scale : ndarray of shape (d,)
+        s
+    start : ndarray of shape (d,)
+        The first of the vectors over s, up to its length.
+    n_products : int
+        m, at most d.
+    rng : numpy.random.Generator
+        Goes on where all that can be reached from the start has been.
+
+    Returns
+    -------
+    B, PB : ndarray of shape (m, d)
+    """
     Q, images = np.empty((2, n_products, scale.size))
     vector, length = start, np.linalg.norm(start)
     for m in range(n_products):
         vector = _orthogonal(vector, Q[:m])
-        if np.linalg.norm(vector) < 1e-8 * length:  # all that can be reached has been
+        if np.linalg.norm(vector) < 1e-8 * length:
             vector = _orthogonal(rng.standard_normal(scale.size), Q[:m])
         Q[m] = vector / np.linalg.norm(vector)
-        v = scale * Q[m]
-        images[m] = known * v + curvature.times(v[None])[0]
+        images[m] = precision_times(scale * Q[m])
         vector = scale * images[m]
         length = np.linalg.norm(vector)
     return Q * scale, images
