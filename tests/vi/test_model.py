@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
-from skvrem.vi.gaussian import _model_posterior
+from skvrem.vi.gaussian import _model, _model_posterior
 from skvrem.vi.gaussian._kernels import softmax_expectations
 from skvrem.vi.gaussian._model import Diagonal, Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
@@ -289,6 +289,32 @@ def test_gradient_of_the_bound_is_its_differences(rank, rng):
         ends = [mean_of(model, data, model.move(point, s * step)) for s in (-1, 1)]
         change = ends[1].objective - ends[0].objective
         assert change == pytest.approx(2.0 * gradient @ step, rel=1e-4)
+
+
+@pytest.mark.parametrize("structure", ["full", "diagonal"])
+def test_rows_of_many_classes_are_cut_by_their_covariances(structure, rng, monkeypatch):
+    """None of their passes holds more than these, and sums do not depend on it."""
+    k, n = 12, 90
+    X, y = rng.normal(size=(n, 2)), rng.integers(k, size=n).astype(np.int32)
+    data, prior = as_source(X), MeanField(np.zeros(3 * k), np.ones(3 * k))
+    rank = 2 * (structure == "diagonal")
+    model = GaussianModel(Softmax(k, n), y, prior, n, True, structure, rank)
+    point = model.start(np.zeros((3, k)), data, rng)
+    whole = mean_of(model, data, point)
+    sizes, expectations = [], model.family.expectations
+
+    def counted(a, half, *more):
+        sizes.append(half.size)
+        return expectations(a, half, *more)
+
+    monkeypatch.setattr(model.family, "expectations", counted)
+    monkeypatch.setattr(_model, "STEP_NUMBERS", 10 * k * k)
+    parts = mean_of(model, data, point)
+    assert sum(sizes) == n * k * k
+    assert max(sizes) <= 10 * k * k
+    assert parts.objective == pytest.approx(whole.objective, rel=1e-12)
+    for found, expected in zip(parts.mean, whole.mean, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
 # Steps

@@ -94,24 +94,26 @@ def by_covariance(root, slope):
     """
     k = len(root)
     product = np.zeros((k, k))
-    for a in range(k):
-        for b in range(a + 1):
-            for c in range(a, k):
+    for a in range(k):  # the innermost loops go along rows, so that they vectorise
+        for c in range(a, k):
+            for b in range(a + 1):
                 product[a, b] += root[c, a] * slope[c, b]
         product[a, a] *= 0.5
-    for b in range(k):  # root^-T times
-        for a in range(k - 1, -1, -1):
-            for c in range(a + 1, k):
+    for a in range(k - 1, -1, -1):  # root^-T times
+        for c in range(a + 1, k):
+            for b in range(k):
                 product[a, b] -= root[c, a] * product[c, b]
-            product[a, b] /= root[a, a]
-    for a in range(k):  # times root^-1
-        for b in range(k - 1, -1, -1):
-            for c in range(b + 1, k):
-                product[a, b] -= product[a, c] * root[c, b]
-            product[a, b] /= root[b, b]
-    for a in range(k):  # numba takes seconds for an assignment of an array
         for b in range(k):
-            slope[a, b] = product[a, b]
+            product[a, b] /= root[a, a]
+    for a in range(k):  # the transpose serves as well: the two are added
+        for b in range(k):
+            slope[b, a] = product[a, b]
+    for b in range(k - 1, -1, -1):  # times root^-1
+        for c in range(b + 1, k):
+            for a in range(k):
+                slope[b, a] -= root[c, b] * slope[c, a]
+        for a in range(k):
+            slope[b, a] /= root[b, b]
 
 
 @kernel(fastmath=CONTRACT)
@@ -131,7 +133,7 @@ def softmax_expectations(
     full = half.shape[1] != k
     p = np.empty((k, n))
     top, mass = np.empty(n), np.empty(n)
-    root, slope = np.zeros((k, k)), np.zeros((k, k))
+    slope = np.zeros((k, k))
     loss = 0.0
     for i in range(m):
         w = weight[i] if weight.size else 1.0
@@ -166,9 +168,8 @@ def softmax_expectations(
         if not narrow and full:
             for j in range(k):
                 for b in range(j + 1):
-                    root[j, b] = half[i, j * k + b]
                     slope[j, b] = weighed_product(p[j], nodes[b], node_weights)
-            by_covariance(root, slope)
+            by_covariance(half[i].reshape((k, k)), slope)
             for j in range(k):
                 for b in range(k):
                     curvature[i, j * k + b] = w * (slope[j, b] + slope[b, j])

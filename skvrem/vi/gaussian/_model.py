@@ -43,8 +43,9 @@ from skvrem.vi.gaussian._model_posterior import (
     mixture,
 )
 
-# Rows a thread takes of a batch.
-STEP_ROWS = 8192
+# Rows a thread takes of a batch, and numbers in the covariances of their predictors: as
+# many as a curvature of a thousand coefficients has.
+STEP_ROWS, STEP_NUMBERS = 8192, 1 << 20
 # By how much a start may be narrower than rows say, where their bound overflows.
 MOST_TIMES = 1e6
 # A step may change a log scale by so much.
@@ -405,7 +406,8 @@ class GaussianModel(PlainModel):
     def statistics(self, point, batch, beta):
         """Return the sums of a batch. There is nothing latent to temper."""
         evaluate = partial(self._sums, point.parameters, batch)
-        chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
+        most = min(STEP_ROWS, max(1, STEP_NUMBERS // self.k**2))
+        chunks = row_chunks(batch.start, batch.stop, most)
         return reduce(accumulate, parallel_map(evaluate, chunks), None)
 
     def targets_of(self, batch):
@@ -473,10 +475,9 @@ class GaussianModel(PlainModel):
             first, second = np.triu_indices(k)
             grams = np.zeros((len(first), p, p))
             tile.add_grams(curve[:, first * k + second], grams)
-            for a, b, gram in zip(first, second, grams, strict=True):
-                out[a, :, b] += gram
-                if a != b:
-                    out[b, :, a] += gram
+            out[first, :, second] += grams
+            off = first != second
+            out[second[off], :, first[off]] += grams[off]
             return
         # Roots are taken of weights, of one predictor, that are hardly ever negative.
         for sign in (1.0, -1.0):
