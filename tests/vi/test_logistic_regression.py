@@ -11,10 +11,15 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import scale
 
 from skvrem import BayesianLogisticRegression
+from skvrem.data import as_source
 from skvrem.exceptions import DataScaleWarning
 from skvrem.vi import MinibatchSteps
+from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._plan import plan_fit
+from skvrem.vi.glm._input import ColumnUnits
 
 # Posterior means and standard deviations of two_classes(), coefficients and then the
 # intercept, by Hamiltonian Monte Carlo: NumPyro 0.22's NUTS in float64, 2,000 steps of
@@ -417,6 +422,40 @@ def test_some_rows_tell_the_prior_of_many_coefficients(layout, shape, truth):
     ]
     bounds = [other.elbo_ for other in bounds]
     assert bounds[1] > max(bounds[0], bounds[2])
+
+
+@pytest.mark.parametrize(
+    ("k", "size", "given", "expected"),
+    [
+        (10, 1200, {}, "lowrank"),
+        (11, 1200, {}, "meanfield"),
+        (11, 1200, {"rank": 10}, "lowrank"),
+        (11, 1000, {}, "fullrank"),
+    ],
+)
+def test_many_coefficients_of_many_classes_are_independent(k, size, given, expected):
+    model = BayesianLogisticRegression(**given)
+    assert plan_fit(model, size, k).posterior == expected
+
+
+def test_few_rows_of_many_classes_do_not_tell_the_prior():
+    """Nine of a hundred classes: which ones they are would be most of the answer."""
+    rng = np.random.default_rng(0)
+    X, y = scale(rng.normal(size=(300, 10))), np.arange(300) % 100
+    fits = [
+        BayesianLogisticRegression(random_state=seed, tol=1.0).fit(X, y)
+        for seed in range(2)
+    ]
+    assert isinstance(fits[0].posterior_, MeanField)
+    alone = 1.0 / ColumnUnits.of(as_source(X)).units
+    np.testing.assert_allclose(fits[0].prior_scale_, alone)
+    np.testing.assert_array_equal(*(model.coef_ for model in fits))
+
+
+def test_numbers_that_are_no_classes_are_warned_of(rng):
+    X, y = rng.normal(size=(60, 2)), np.arange(60) * 2 // 3
+    with pytest.warns(UserWarning, match="unique classes is greater than 50%"):
+        BayesianLogisticRegression(tol=1.0).fit(X, y)
 
 
 def test_columns_that_a_prior_hides_are_named():

@@ -11,6 +11,10 @@ FULL_RANK, DEFAULT_RANK = 1000, 10
 # Coefficients up to which the mean of a diagonal posterior makes Newton's steps, with
 # one predictor a row, and with several, whose curvature takes k^2 / 2 products.
 NEWTON, NEWTON_CLASSES = 300, 60
+# Predictors up to which "auto" adds a low rank to the diagonal of many coefficients: a
+# row's covariance takes k^2 products of each node where a diagonal takes k, and of tens
+# of classes a rank of ten is little of what coefficients have in common.
+MOST_LOW_RANK = 10
 MOVES = {
     "fullrank": ("natural",),
     "meanfield": ("natural", "lbfgs"),
@@ -92,7 +96,9 @@ def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
     few = n_parameters <= FULL_RANK
     if posterior == "auto":
         covariance = batch or (drawn and natural and not sparse)
-        posterior = ("fullrank" if few else "lowrank") if covariance else "meanfield"
+        low = n_predictors <= MOST_LOW_RANK or estimator.rank is not None
+        beyond = "lowrank" if low else "meanfield"
+        posterior = ("fullrank" if few else beyond) if covariance else "meanfield"
     if not batch and posterior != "meanfield" and not natural:
         raise ValueError(
             f"optimizer={optimizer!r} is for posterior='meanfield', got {posterior!r}, "

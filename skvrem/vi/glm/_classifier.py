@@ -63,7 +63,8 @@ class BayesianLogisticRegression(
         its own (median 1, spread 1): the mean of it, as far as rows tell; what they do
         not is in the posterior, but of "meanfield". Of more than 1,000
         features it is one scale for all, and of more than 1,000 coefficients some of
-        the rows tell it, up to 1,000, or 1,000 / K of K > 2 classes. A stream learns it
+        the rows tell it, up to 1,000, or 1,000 / K of K > 2 classes: of more than 90
+        classes these are too few, and it is one. A stream learns it
         again as it grows, as long as it keeps all rows (see `partial_fit`). With groups
         it is of what they have in common, a standard deviation wider in place of that,
         and 1 in a stream. A number is for features on one scale.
@@ -93,11 +94,12 @@ class BayesianLogisticRegression(
         scale.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
-        "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
-        by minibatches it is "meanfield". Up to 1,000 rows that are fewer than
-        coefficients have that of a full rank at any number of these, but in streams:
-        what rows take from the prior has a rank of their number. Of K > 2 classes that
-        is up to 1,000 / K rows, as long as K**2 times rows times features, the products
+        "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank", or of more than
+        ten classes, whose passes take that long, "meanfield", but where `rank` is
+        given; with a solver by minibatches it is "meanfield". Up to 1,000 rows that are
+        fewer than coefficients have that of a full rank at any number of these, but in
+        streams: what rows take from the prior has a rank of their number. Of K > 2
+        classes that is up to 1,000 / K rows, as long as K**2 times rows times features, the products
         that a prediction makes, are no more than ten million. The standard
         deviations of "meanfield" are too small where features are correlated, of
         "lowrank" where more directions than `rank` are told, and so are their

@@ -46,7 +46,7 @@ from skvrem.vi.glm._posterior import PosteriorAnswers
 from skvrem.vi.glm._span import Span, in_coordinates
 from skvrem.vi.glm.groups._estimator import OF_GROUPS, ByGroup
 from skvrem.vi.glm.streams._estimator import StreamsWithMemory
-from skvrem.vi.glm.streams._width import of_predictors, width_of_prior
+from skvrem.vi.glm.streams._width import Width, of_predictors, width_of_prior
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # A column varies that goes farther from its mean, relative to it.
@@ -57,6 +57,9 @@ WIDE_INTERCEPT = 10.0
 MOST_IN_SPAN = 100_000_000
 # The same of several predictors, which a prediction takes as many products of.
 MOST_IN_SPANS = 10_000_000
+# Rows that tell how wide a prior is of more coefficients than a full rank is for: what
+# fewer rows of a hundred classes say is chance.
+FEWEST_TELL = 10
 # Parameters that are above zero, where an estimator has them.
 POSITIVE = (
     "intercept_prior_scale",
@@ -375,10 +378,13 @@ class GaussianPosterior(
     def _width_by_some(self, model_of, data, targets, prior_of, k, rng):
         """Return how wide the prior is of many coefficients, as some rows tell.
 
-        They know of as many coefficients as they are, those of their span.
+        They know of as many coefficients as they are, those of their span. Of so many
+        classes that a full rank is for very few rows, it is that of its own prior.
         """
         base, intercept = prior_of(1.0), self.fit_intercept
         size = FULL_RANK // k - intercept
+        if size < FEWEST_TELL:
+            return Width.of(0.0, 1.0, data.n_units)
         rows, weight, targets = drawn_rows(data, targets, size, rng)
         some, of_coordinates = in_coordinates(as_source(rows, weight), base)
 
