@@ -99,8 +99,8 @@ class BayesianLogisticRegression(
         given; with a solver by minibatches it is "meanfield". Up to 1,000 rows that are
         fewer than coefficients have that of a full rank at any number of these, but in
         streams: what rows take from the prior has a rank of their number. Of K > 2
-        classes that is up to 1,000 / K rows, as long as K**2 times rows times features, the products
-        that a prediction makes, are no more than ten million. The standard
+        classes that is up to 1,000 / K rows, as long as K**2 times rows times features,
+        the products that a prediction makes, are no more than ten million. The standard
         deviations of "meanfield" are too small where features are correlated, of
         "lowrank" where more directions than `rank` are told, and so are their
         intervals. With groups it is a Gaussian of all coefficients nested in one of the
