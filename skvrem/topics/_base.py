@@ -118,13 +118,17 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         check_integer(self, self._rounds[0], least=1)
         check_real(self, self._rounds[1])
 
-    def _check_priors(self, n_features):
+    def _check_priors(self, n_features, data):
         """Return the priors of a document's shares and of the topics' words."""
         k, (doc_name, word_name) = self.n_components_, self._priors
-        doc_prior = self._check_prior(doc_name, (k,), 1.0 / k)
+        doc_prior = self._check_prior(doc_name, (k,), self._doc_default(data))
         default = self._word_default or 1.0 / k
         word_prior = self._check_prior(word_name, (k, n_features), default)
         return np.broadcast_to(doc_prior, k).copy(), word_prior
+
+    def _doc_default(self, data):
+        """Return the prior of the shares where none is given."""
+        return 1.0 / self.n_components_
 
     def _check_prior(self, name, shape, default):
         """Return a prior as float64, a number or one for every entry.
@@ -342,7 +346,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             What it has found of the documents, None where that is nothing.
         """
         draw = self._random_topics if draw is None else draw
-        priors = self._check_priors(data.n_features)
+        priors = self._check_priors(data.n_features, data)
         plan = self._plan(data.n_units, given is None)
         if self.n_init == "auto" and progress.n_init > 1:
             work = max(1, data.n_nonzeros * self.n_components_)
@@ -503,7 +507,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             if tokens == 0.0:
                 return self._skip_batch(first, before | counters)
             n_words = data.n_features if first else self._n_words_of_prior()
-            priors, topics = self._check_priors(n_words), None
+            priors, topics = self._check_priors(n_words, data), None
             known, kept = self, vars(self).get("_first_documents")
             if first:
                 topics = self._given_topics(data.n_features, False)

@@ -10,6 +10,8 @@ from skvrem.data import open_remote
 from skvrem.topics._documents import (
     as_documents,
     bits_of_words,
+    documents_and_words,
+    mean_length,
     take,
     words_of_bits,
 )
@@ -36,12 +38,16 @@ class DocumentFacts(NamedTuple):
     n_nonzeros : int
     lengths : ndarray
         Of some documents that are not empty.
+    documents, words : float
+        Documents that are not empty, and their nonzeros, as each weighs.
     """
 
     tokens: float
     counted: float
     n_nonzeros: int
     lengths: np.ndarray
+    documents: float = 0.0
+    words: float = 0.0
 
 
 def look_at(check, rows, columns):
@@ -53,11 +59,14 @@ def look_at(check, rows, columns):
     X = sp.csr_array(rows)
     lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
     weight = columns.weight
-    tokens = lengths.sum() if weight is None else lengths @ np.asarray(weight, float)
+    weight = np.empty(0) if weight is None else np.asarray(weight, float)
+    tokens = lengths @ weight if weight.size else lengths.sum()
     some = lengths[lengths > 0.0]
     some = some[:: max(1, len(some) // LENGTHS)]
-    counted, n_nonzeros = float(lengths.sum()), int(np.count_nonzero(X.data))
-    return DocumentFacts(float(tokens), counted, n_nonzeros, some)
+    sizes = np.asarray((X != 0).sum(axis=1)).ravel()
+    weighed = documents_and_words(sizes, weight)
+    counted, n_nonzeros = float(lengths.sum()), int(sizes.sum())
+    return DocumentFacts(float(tokens), counted, n_nonzeros, some, *weighed)
 
 
 def open_documents(X, weight, dtype, check):
@@ -102,8 +111,15 @@ class DocumentBlocks:
         #: Mean of the counts, and half of the lengths are below.
         counted = sum(one.counted for one in seen)
         self.mean_count = counted / max(1, self.n_nonzeros)
+        weighed = ((one.documents, one.words) for one in seen)
+        self._documents_and_words = [sum(each) for each in zip(*weighed, strict=True)]
         lengths = np.concatenate([one.lengths for one in seen])
         self.usual_length = float(np.median(lengths)) if lengths.size else 0.0
+
+    @property
+    def mean_length(self):
+        """Mean length of the documents that are not empty."""
+        return mean_length(self.total_weight, *self._documents_and_words)
 
     def chunks(self):
         """All documents, a block at a time."""

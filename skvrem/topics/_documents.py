@@ -118,6 +118,12 @@ class DocumentSource:
         return float(np.median(tokens, overwrite_input=True))
 
     @property
+    def mean_length(self):
+        """Mean length of the documents that are not empty."""
+        sizes = np.diff(self.X.indptr)
+        return mean_length(self.total_weight, *documents_and_words(sizes, self.weight))
+
+    @property
     def word_totals(self):
         """Tokens of every word, each weighing as its document."""
         X, totals = self.X, np.zeros(self.n_features)
@@ -274,6 +280,22 @@ def _tokens(counts, indptr, weight):
     if not weight.size:
         return float(counts.sum(dtype=np.float64))
     return float(weight @ _lengths(counts, indptr))
+
+
+def documents_and_words(sizes, weight):
+    """Return how many documents are not empty, and their nonzeros, as each weighs."""
+    if not weight.size:
+        return float(np.count_nonzero(sizes)), float(sizes.sum())
+    return float(weight[sizes > 0].sum()), float(weight @ sizes)
+
+
+def mean_length(n_tokens, n_documents, n_nonzeros):
+    """Return the mean length of documents, of such sums over all.
+
+    A word that is there is a token at least: weights in place of counts, as TF-IDF, do
+    not tell how long a document is.
+    """
+    return max(n_tokens, n_nonzeros) / n_documents
 
 
 def _pieces(indptr, size=None):

@@ -88,6 +88,23 @@ def test_weights(X, kind, weights):
     assert_same(here, MAKE[kind]().fit(blocks(X), sample_weight=remote))
 
 
+@pytest.mark.parametrize("blocks_of", ["sparse", "dense"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_short_documents_have_the_prior_of_memory(X, blocks_of, weighted):
+    rng = np.random.default_rng(1)
+    short = rng.binomial(X.astype(int), 0.15).astype(float)
+    assert (short.sum(axis=1) == 0.0).any()
+    weight = rng.integers(0, 3, N) + 0.0 if weighted else None
+    here, there = (
+        MAKE["plsa"](max_iter=3).fit(X, sample_weight=weight)
+        for X in (short, blocks(short, blocks_of))
+    )
+    assert_same(here, there)
+    smoothing = here.doc_topic_smoothing_
+    np.testing.assert_allclose(there.doc_topic_smoothing_, smoothing, rtol=1e-12)
+    assert (smoothing > 1.5 / K).all()
+
+
 @pytest.mark.parametrize("kind", ["plsa", "collapsed"])
 def test_races_are_those_of_memory(X, kind, monkeypatch):
     monkeypatch.setattr("skvrem.topics._base.RACE_WORK", 0)

@@ -141,4 +141,6 @@ def test_empty_documents_are_of_no_length():
     data = as_documents(X, dtype=np.float32)
     (batch,) = data.chunks().batches
     np.testing.assert_array_equal(batch.lengths, [0.0, 4.0, 0.0, 2.0, 0.0])
-    assert data.usual_length == 3.0
+    assert data.usual_length == data.mean_length == 3.0
+    weighed = as_documents(X, np.array([9.0, 3.0, 1.0, 1.0, 0.0]))
+    assert weighed.mean_length == 3.5

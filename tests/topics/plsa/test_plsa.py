@@ -512,6 +512,69 @@ def test_defaults_of_the_priors():
     assert model.topic_word_smoothing_ == 0.1
 
 
+@quiet
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.FractionalCountsWarning")
+def test_shares_of_short_documents_are_smoothed_more_by_default():
+    X, rng = planted(80, length=5)[0], np.random.default_rng(0)
+
+    def default(X, weight=None, **params):
+        model = plsa(max_iter=1, n_init=1, **params).fit(X, sample_weight=weight)
+        assert np.ptp(model.doc_topic_smoothing_) == 0.0
+        return model.doc_topic_smoothing_[0]
+
+    want = 8.0 / (X.sum() / len(X) * np.sqrt(K))
+    assert want > 2.0 / K
+    assert default(X) == pytest.approx(want, rel=1e-12)
+    nothing, many = np.zeros_like(X), rng.integers(0, 4, len(X))
+    # Empty documents, their order, copies and weights say nothing of the others.
+    assert default(np.vstack([nothing, X[::-1], nothing])) == default(X)
+    assert default(np.repeat(X, 2, axis=0)) == default(X, np.full(len(X), 2.0))
+    assert default(np.repeat(X, many, axis=0)) == default(X, many)
+    assert default(np.vstack([X, nothing]), np.tile(many, 2)) == default(X, many)
+    # Of weights in place of counts the words tell the length.
+    words = np.count_nonzero(X) / len(X)
+    assert default(X / 100) == pytest.approx(8.0 / (words * np.sqrt(K)), rel=1e-12)
+    # Long documents, large counts, and one's own.
+    assert default(np.vstack([X, X, 90 * X])) == 1.0 / K
+    assert default(100 * X) == 1.0 / K
+    assert default(X, doc_topic_smoothing=0.01) == 0.01
+
+
+def test_short_documents_of_a_stream_have_the_prior_of_all_that_are_kept():
+    X = np.vstack([planted(40, length=length)[0] for length in (4, 9)])
+    stream, smoothing = plsa(), []
+    for batch in (X[:40], X[40:]):
+        smoothing.append(stream.partial_fit(batch).doc_topic_smoothing_)
+    np.testing.assert_array_equal(smoothing[0], plsa().fit(X[:40]).doc_topic_smoothing_)
+    np.testing.assert_array_equal(smoothing[1], plsa().fit(X).doc_topic_smoothing_)
+    assert (smoothing[0] > smoothing[1]).all()
+    # From a fit the prior stays.
+    model = plsa().fit(X[:40])
+    before = model.doc_topic_smoothing_
+    after = model.partial_fit(X[40:]).doc_topic_smoothing_
+    np.testing.assert_array_equal(after, before)
+
+
+def test_topics_of_short_documents_foretell_more_than_one_topic():
+    rng = np.random.default_rng(0)
+    n, n_words, n_topics, length = 3000, 200, 20, 7
+    frequencies = 1.0 / np.arange(1.0, n_words + 1.0)
+    prior = 6.0 * frequencies / frequencies.sum() + 1e-3
+    topics = rng.dirichlet(prior, n_topics)
+    theta = rng.dirichlet(np.full(n_topics, 0.1), n)
+    X = rng.multinomial(length, theta @ topics)
+    train, test = X[:-400], X[-400:]
+    one = VRPLSA(1).fit(train).score(test)
+    default, sparse = (
+        VRPLSA(n_topics, doc_topic_smoothing=alpha, n_init=1, random_state=0)
+        .fit(train)
+        .score(test)
+        for alpha in (None, 1.0 / n_topics)
+    )
+    assert default > one + 0.02
+    assert sparse < one - 0.2
+
+
 def test_a_large_prior_wins():
     X = planted(200)[0]
     model = plsa(doc_topic_smoothing=[1e6, 1.0, 1.0, 1.0]).fit(X)
@@ -831,7 +894,9 @@ def test_annealed_starts_of_short_documents_end_higher():
     train, test = X[:1000], X[1000:]
     for seed in range(2):
         fits = [
-            VRPLSA(20, tempering=tempering, random_state=seed).fit(train)
+            VRPLSA(
+                20, doc_topic_smoothing=0.05, tempering=tempering, random_state=seed
+            ).fit(train)
             for tempering in ("auto", None)
         ]
         annealed, cold = fits
