@@ -32,9 +32,8 @@ DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.35, 10
 SHORT = 128.0
 # The least smoothing of shares, times tokens a document and the root of the topics: by
 # less, shares fit few tokens too closely to foretell others, by much more, topics are
-# alike. One constant for 5 to 50 tokens and 10 to 100 topics, chosen on three corpora;
-# on those and on four others half or twice of it gains some hundredths of a nat at most
-# where 1 / K loses tenths.
+# alike. One constant for 5 to 50 tokens and 10 to 100 topics: half or twice of it is
+# about as good.
 SHORT_SMOOTHING = 8.0
 
 
