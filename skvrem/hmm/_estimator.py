@@ -209,6 +209,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         looks at means of a few rows in place of rows, or the other way round. Starts of
         codes (`Categorical`) are by turns states of codes that come before and after
         the same ones, random probabilities, and either of the former; or all random.
+        Three of four starts of a `Regression` have states that each fit a few rows.
     warm_start : bool, default=False
         Start from the last solution.
     random_state : int, RandomState instance or None, default=None

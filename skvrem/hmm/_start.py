@@ -4,6 +4,8 @@ A start is windows of rows, clustered, and the M step on the clusters. Of codes,
 far apart, those make a state that are followed and preceded by the same ones; or what
 states each belongs to, and how states follow each other, are drawn at random. Rows at
 values that come again are one state of one start (see ``clusters/_atoms.py``).
+Regressions are no clusters of rows where their lines cross: states of most of their
+starts fit a few rows each.
 
 One state does the work of two where two others share that of one. What it costs to
 leave state j to the others, and what two states in place of l gain on its rows, are
@@ -38,6 +40,8 @@ LLOYD_ITERATIONS = 20
 # Of codes: most whose neighbours are compared; and what starts take turns with, where
 # the means of windows show states that stay, and single rows those of one code.
 MOST_CODES, OF_CODES = 500, ("company", "chance", "rows", "chance", "rows", "chance")
+# Where states fit a few rows: every start of so many is of clusters.
+OF_CLUSTERS = 4
 # What keeps neighbours that are the same apart.
 ALIKE = 1e-6
 # States from which on moves are worth their passes; how many in a row may fail, their
@@ -131,8 +135,20 @@ class Sample:
 
     def parameters(self, model, members, before, after, shared=SHARED):
         """Return those of the M step on clusters, and on states that follow others."""
-        every, inputs = np.arange(len(self.Z)), self.source.inputs
+        every = np.arange(len(self.Z))
         packed = model.fit_clusters(self.rows, every, members, self.kept, shared)
+        return self.followed(model, before, after, packed)
+
+    def of_all(self, model):
+        """Return the emissions' parameters where every state fits all rows."""
+        if "packed" not in self.kept:
+            members = np.ones((len(self.Z), model.emission.n_states_))
+            model.fit_clusters(self.rows, np.arange(len(members)), members, self.kept)
+        return self.kept["packed"]
+
+    def followed(self, model, before, after, packed):
+        """Return parameters of emissions, and of states that follow others."""
+        inputs = self.source.inputs
         if inputs is not None:
             inputs = inputs[self.inside - 1]
         pairs = model.transitions.start(before, after, inputs)
@@ -205,6 +221,8 @@ def _begun(model, method, number, sample, rng):
     free = known is None and phases is None and not model.transitions.ordered
     if codes is not None and free:
         turn = "chance" if method == "random" else OF_CODES[number % len(OF_CODES)]
+    if emission.few_rows and free and number % OF_CLUSTERS:
+        return _of_few_rows(model, sample, rng)
     method = "random" if method == "others" else method
     if turn == "chance":
         found = sample.parameters(model, *_by_chance(codes, sample.inside, n, rng))
@@ -228,6 +246,24 @@ def _begun(model, method, number, sample, rng):
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
     found = sample.parameters(model, members, *sample.pairs(labels))
     return found._replace(emission=emission.given_start(found.emission))
+
+
+def _of_few_rows(model, sample, rng):
+    """Return parameters of states that each fit a few rows, one after the other.
+
+    They are followed as the states that all rows are most likely in.
+    """
+    emission, rows = model.emission, sample.rows
+    n, n_rows = emission.n_states_, len(sample.Z)
+    size = max(1, min(emission.few_rows, n_rows // n))
+    first = rng.integers(n_rows - size + 1, size=n)
+    picked = (first[:, None] + np.arange(size)).ravel()
+    members = np.repeat(np.eye(n), size, axis=0)
+    kept = {"packed": sample.of_all(model)}
+    packed = model.fit_clusters(rows, picked, members, kept)
+    packed = emission.given_start(packed)
+    labels = rows.columns(rows.X, parameters=packed).argmax(axis=1)
+    return sample.followed(model, *sample.pairs(labels), packed)
 
 
 def _beside_atoms(model, atoms, sample, rng):

@@ -135,8 +135,8 @@ class Emission(BaseEstimator):
 
     - ``prepare(X)`` looks at the rows of a fit (of dask arrays at some of them),
       ``check(X)`` at those of any use;
-    - ``blank()``, ``start_columns(X)``, ``window``, ``unordered`` and ``shrinks`` are
-      about starting values;
+    - ``blank()``, ``start_columns(X)``, ``window``, ``few_rows``, ``unordered`` and
+      ``shrinks`` are about starting values;
     - ``_kinds``, ``_seen(X)``, ``_pairs()``: features that are products of columns, and
       what is known of rows that are missing in part;
     - ``bound(X)``, ``kernel_theta(parameters)``, ``complete(sums, parameters)``: other
@@ -190,6 +190,9 @@ class Emission(BaseEstimator):
     allows_nan = True
     #: Rows that are averaged before they are clustered to find a start.
     window = 1
+    #: Rows, one after the other, that states of some starts fit in place of clusters:
+    #: of families that tell states by how columns hang together; 0 is no such start.
+    few_rows = 0
     #: Whether rows are codes, of which none is nearer to another.
     unordered = False
     #: Whether parameters can make values impossible that rows may hold.

@@ -45,6 +45,9 @@ FAMILIES = {
 }
 # Steps to a fit of all rows, covariates whose scores are clustered, draws of a value.
 STEPS, SCORED, DRAWS = 50, 6, 200
+# Rows of a state of some starts beyond those that coefficients fit whatever they are:
+# the fewer, the more often they are all of one state.
+BEYOND = 1
 
 
 class Regression(LeastSquares):
@@ -348,6 +351,11 @@ class Regression(LeastSquares):
         self._typical = self.family_._typical
         exposed = np.asarray(X[:, self._offset], float)
         self._usual_offset = fill(exposed).sum() / max(len(exposed), 1)
+
+    @property
+    def few_rows(self):
+        """Rows that states of some starts fit in place of clusters."""
+        return 1 + len(self._middle) + BEYOND
 
     def _regressors(self, inputs):
         if self.transformer_ is None:
