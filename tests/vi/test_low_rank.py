@@ -211,6 +211,23 @@ def test_few_signs_lead_nowhere_far():
     assert divergence(P, S) < divergence(P, np.diag(1.0 / P.diagonal()))
 
 
+def test_a_density_that_curves_up_is_as_narrow_as_one_that_curves_down():
+    """By the size of its curvature, as a full rank has it: else widths had no end."""
+    rng, d = np.random.default_rng(0), 12
+    prior = MeanField(np.zeros(d), np.ones(d))
+    # Circulant, so that the diagonal is the same everywhere, of values of both signs.
+    wave = np.fft.fft(np.eye(d))
+    values = 30.0 * np.cos(2.0 * np.pi * np.arange(d) / d) + 5.0
+    A = (wave * values) @ wave.conj().T / d
+    curvature = dense(A.real)
+    log_scale, V, stretch, _ = nearest_low_rank(curvature, prior, d, rng)
+    model = LowRankModel(None, prior, d, np.zeros((1, d)))
+    q = StretchedDiagonal(np.zeros((d, 1)), log_scale[:, None], V, stretch)
+    found = np.linalg.inv(model.posterior(q).covariance())
+    expected = ((wave * np.abs(values)) @ wave.conj().T / d).real + np.eye(d)
+    np.testing.assert_allclose(found, expected, atol=0.01)
+
+
 # Minibatches
 
 

@@ -138,6 +138,15 @@ def test_of_two_modes_one_is_fitted():
 
 
 @pytest.mark.filterwarnings("ignore::skvrem.exceptions.PosteriorWarning")
+def test_a_low_rank_of_products_is_between_a_diagonal_and_a_full_rank():
+    model = Products(30, 20, 3)
+    each = [fit(model, posterior=kind) for kind in ("meanfield", "lowrank", "fullrank")]
+    bounds = [one.elbo_ for one in each]
+    assert all(one.converged_ for one in each)
+    assert np.all(np.diff(bounds) > 0.0)
+
+
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.PosteriorWarning")
 @pytest.mark.parametrize(
     "model",
     [

@@ -116,9 +116,20 @@ def nearest_low_rank(curvature, prior, rank, rng, near=None):
             n_products,
             rng,
         )
-        diagonal = _refined(curvature, B, PB - known * B, log_scale)
+        AB = PB - known * B
+        if not np.isfinite(AB).all():
+            raise np.linalg.LinAlgError("products with the curvature are not finite")
+        values, C = np.linalg.eigh(0.5 * (B @ AB.T + AB @ B.T))
+        rows = C.T @ (B * np.exp(-log_scale)) * np.exp(-log_scale)
+        diagonal = _refined(curvature, values, rows)
         precision = least_precision(known, diagonal)
-        log_scale, V, ritz, value = _best_scales(precision, B, PB, rank, log_scale)
+        inner = 0.5 * (B @ PB.T + PB @ B.T)
+        if (values < 0.0).any():
+            # Where the log density curves up it tells as much as where it curves down:
+            # with the prior alone, or less, the next curvature would be that of far
+            # away, where products of parameters know each other the better.
+            inner += (C * (np.abs(values) - values)) @ C.T
+        log_scale, V, ritz, value = _best_scales(precision, B, inner, rank, log_scale)
         if value > best - GAINED:
             break
         best, start = value, V.sum(axis=1)
@@ -165,30 +176,25 @@ def _orthogonal(vector, Q):
     return vector
 
 
-def _refined(curvature, B, AB, log_scale):
-    """Return the diagonal of the curvature, with what B knows of it if need be.
+def _refined(curvature, ritz, rows):
+    """Return the diagonal of the curvature A, with what products know of it if need be.
 
-    Of signs z the estimate is the mean of z (A z); what lies in the span of B makes no
-    noise if it is taken out of A and its own diagonal put in.
+    Of signs z the estimate is the mean of z (A z); what lies in the span of the rows
+    (m, d), A times its Ritz vectors over its Ritz values, makes no noise if it is taken
+    out of A and its own diagonal put in.
     """
     if curvature.probes is None:
         return curvature.diagonal
-    W = B * np.exp(-log_scale)
-    ritz, C = np.linalg.eigh(0.5 * (B @ AB.T + AB @ B.T))
-    rows = C.T @ W * np.exp(-log_scale)
     signs = curvature.probes
     inner = ritz * (signs @ rows.T)
     rest = curvature.diagonal - (signs * (inner @ rows)).mean(axis=0)
-    known = ritz @ np.square(rows)
-    # Were there less than B has, F would fall without end.
+    known = np.abs(ritz) @ np.square(rows)
+    # Were there less than products have, F would fall without end.
     return known + np.maximum(rest, LEAST_REST * np.abs(known))
 
 
-def _best_scales(diagonal, B, PB, rank, log_scale):
-    """Return log s, V, lambda and the F that products with B allow."""
-    inner = 0.5 * (B @ PB.T + PB @ B.T)
-    if not np.isfinite(inner).all():
-        raise np.linalg.LinAlgError("products with the curvature are not finite")
+def _best_scales(diagonal, B, inner, rank, log_scale):
+    """Return log s, V, lambda and the F that the precision within B allows."""
 
     def ritz(log_scale):
         W = B * np.exp(-log_scale)
