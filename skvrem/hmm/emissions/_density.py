@@ -129,9 +129,8 @@ class DensityEmission(Emission):
         and shapes, that is most likely given the others: Newton's steps from one would
         need the more of them the farther off it is.
         """
-        middle = {"positive": 1.0, "probability": 0.5}
         scales = self._scales()
-        values = self._zero + [[middle.get(scale, 0.0)] for scale in scales]
+        values = self._zero + super().blank()[0].reshape(self._zero.shape)
         x = np.asarray(X[:: max(1, len(X) // LOOKED_AT)], float)
         seen = ~np.isnan(x)
         x, best = np.where(seen, x, self._typical), np.full(x.shape[1], -np.inf)
