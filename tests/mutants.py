@@ -174,7 +174,7 @@ TABLE = {
             "skvrem/hmm/forward_backward/_kernels_logs.py",
         ),
         (
-            ("tests/hmm/test_logs.py",),
+            ("tests/hmm/test_logs.py", "tests/hmm/test_passes.py"),
             ("tests/hmm/test_given.py", "tests/hmm/test_families.py"),
         ),
     ),
