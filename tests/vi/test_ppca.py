@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import BayesianPPCA
 from skvrem.exceptions import DataScaleWarning
+from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.ppca._model import (
     PPCAModel,
     SecondMoments,
@@ -174,6 +175,35 @@ def test_gradient_of_the_bound():
             for sign in (1.0, -1.0)
         )
         np.testing.assert_allclose(gradient[i], (up - down) / 2e-5, rtol=1e-5)
+
+
+def dense_draws(model, X, n_draws=3000):
+    """The bound of what was found, by draws without a control; and its error."""
+    d, k, q = X.shape[1], model.n_components, model.posterior_
+    S = np.cov(X.T, ddof=0)
+    values = []
+    for w in np.random.default_rng(9).normal(q.mean, q.scale, (n_draws, q.n_dim)):
+        W = w.reshape(k, d)
+        C = W.T @ W + model.noise_variance_ * np.eye(d)
+        misfit = np.trace(np.linalg.solve(C, S)) + np.linalg.slogdet(C)[1]
+        values.append(-0.5 * len(X) * (d * np.log(2 * np.pi) + misfit))
+    prior = MeanField(np.zeros(q.n_dim), np.full(q.n_dim, model.prior_scale_))
+    return np.mean(values) - q.kl(prior), np.std(values) / np.sqrt(n_draws)
+
+
+@pytest.mark.parametrize(("shape", "k"), [((400, 14), 13), ((8, 20), 8)])
+def test_the_bound_is_that_of_draws_that_led_nothing(shape, k):
+    """Of many loadings, and where these are long beside the noise, at its least."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(shape[0], k)) @ rng.normal(size=(k, shape[1]))
+    X += 0.1 * rng.normal(size=shape) * (shape[0] > shape[1])
+    model = BayesianPPCA(k, random_state=0).fit(X)
+    bound, error = dense_draws(model, X)
+    assert model.converged_
+    assert model.elbo_se_ < 1.0
+    assert abs(model.elbo_ - bound) < 4.0 * np.hypot(error, model.elbo_se_)
+    # The draws that led the loadings are good for it, but not by tens of nats.
+    assert 0.0 < model.objective_ - model.elbo_ < 5.0
 
 
 def test_control_variate_makes_draws_precise():

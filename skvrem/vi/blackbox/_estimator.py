@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import solvers
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import Given
+from skvrem.utils._control import mean_within
 from skvrem.utils._remote import of_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -471,13 +472,12 @@ class VariationalInference(
         exact = exact and steps_of(self).control_variate is not None
         n_pairs = int(np.clip(2 * n_pairs, *BOUND_PAIRS))
         control = curvature if exact else None
-        elbo, error = model.bound(point, rng.standard_normal((n_pairs, d)), control)
-        # As many as it takes for an error of `tol`, where rows are few.
+
+        def bound(n_pairs):
+            return model.bound(point, rng.standard_normal((n_pairs, d)), control)
+
         most = max(1, BOUND_LOOKS // (2 * self.model.n_samples))
-        wanted = n_pairs * (error / max(self.tol, error / most)) ** 2
-        if min(wanted, most) > n_pairs:
-            draws = rng.standard_normal((int(min(wanted, most)), d))
-            elbo, error = model.bound(point, draws, control)
+        elbo, error = mean_within(self.tol, bound, n_pairs, most)
         result = fit.runs.result()
         vars(self).update(
             describe(point, result.objective),

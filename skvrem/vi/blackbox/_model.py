@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
+from skvrem.utils._control import regressed_mean
 from skvrem.vi.gaussian._model import GaussianModel, Statistics
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField, cholesky
 
@@ -44,8 +45,6 @@ MOST_FAILED = 100
 ELSEWHERE = (
     "Let the model be finite there, or start elsewhere, by `initial` of the model."
 )
-# Share of the spread of controls that is none.
-LEAST_SPREAD = 1e-8
 # Of the relative precision that a step of a full covariance aims at.
 LEAST_RELATIVE = 0.05
 
@@ -166,26 +165,6 @@ def opposite_draws(rng, n_pairs, width):
         return draws
     root = np.linalg.cholesky(draws.T @ draws / n_pairs)
     return solve_triangular(root, draws.T, lower=True).T
-
-
-def regressed(values, controls):
-    """Return independent values (n,) less what controls (n, p) of mean zero say.
-
-    The coefficients of each are the regression on all others, so that the mean of what
-    is left is unbiased. None are known where the others leave them open.
-    """
-    n, X = len(values), controls - controls.mean(axis=0)
-    length = np.linalg.norm(X, axis=0)
-    length[length == 0.0] = 1.0
-    U, size, Vt = np.linalg.svd(X / length, full_matrices=False)
-    U, size, Vt = (part[size > LEAST_SPREAD] for part in (U.T, size, Vt))
-    fitted = U @ values
-    rest = values - values.mean() - fitted @ U
-    alone = 1.0 - 1.0 / n - np.square(U).sum(axis=0)  # one, less the leverage
-    known = alone > LEAST_SPREAD
-    fitted = fitted[:, None] - U * np.divide(rest, alone, where=known, out=0.0 * rest)
-    slopes = (Vt.T / size) @ (known * fitted) / length[:, None]
-    return values - np.sum(slopes.T * controls, axis=1)
 
 
 class Control(NamedTuple):
@@ -400,10 +379,10 @@ class DrawnModel(GaussianModel):
         if curvature is not None:
             drawn = 0.5 * np.einsum("sj,sj->s", V, curvature.times(V))
             controls.append(drawn - 0.5 * curvature.trace(posterior))
-        each = regressed(values.mean(axis=1), np.stack(controls, axis=1))
-        error = np.std(each) / np.sqrt(max(1, len(each) - 1))
-        value = each.mean() - posterior.kl(self.prior)
-        return float(value), float(error)
+        expected, error = regressed_mean(
+            values.mean(axis=1), np.stack(controls, axis=1)
+        )
+        return expected - posterior.kl(self.prior), error
 
     def distance(self, point, mean):
         """Return how far a point is from a mean, in its standard deviations."""

@@ -1,5 +1,6 @@
 """Principal components with uncertainty: the scikit-learn shell."""
 
+import math
 import time
 import warnings
 from functools import partial
@@ -21,6 +22,7 @@ from skvrem.utils._base import (
     summary_table,
 )
 from skvrem.utils._columns import Given
+from skvrem.utils._control import mean_within
 from skvrem.utils._parallel import few_blas_threads
 from skvrem.utils._reports import (
     ROUNDING,
@@ -54,13 +56,15 @@ from skvrem.vi.ppca._model import (
 from skvrem.vi.ppca._model_rows import RowDensity
 
 # Turns of means and standard deviations, at most.
-TURNS = 200
+TURNS = 1000
 # Of few rows a turn leaves the means this share of what deviations had to gain before
 # it: they move together, and more is of no use before deviations have followed. So many
 # pairs of steps are remembered then.
 SHARE, MEMORY = 0.3, 20
 # Pairs of draws by default: so many numbers, but at least and at most so many pairs.
 DRAWN, PAIRS = 100_000, (4, 32)
+# And so many times as many say what the bound is, at most.
+BOUND = 8
 # Numbers that all pairs take by a root of the second moments.
 ROOM = 2e7
 # Loadings whose covariance is kept track of.
@@ -115,10 +119,10 @@ class BayesianPPCA(
         Draws that expectations are taken over, in pairs of opposite sign: an even
         number. "auto" is 64 for up to 3,000 loadings, 8 from 25,000 on. Few are enough
         where rows are many; ``elbo_se_`` says what they leave open.
-    max_iter : int, default=500
+    max_iter : int, default=2000
         Steps.
     tol : float, default=1e-2
-        Converged when less is left to gain, in nats of the bound ``elbo_``.
+        Converged when less is left to gain, in nats of the bound.
     warm_start : bool, default=False
         Start from the last posterior.
     random_state : int, RandomState instance or None, default=None
@@ -146,17 +150,19 @@ class BayesianPPCA(
         The independent Gaussians of the bound, in the order of
         ``components_.ravel()``: ``mean``, ``scale``, ``sample``, ``logpdf``.
     elbo_, elbo_se_ : float
-        Lower bound of the log evidence in nats, and the standard error that the draws
-        leave in it.
+        Lower bound of the log evidence in nats, and its standard error: from fresh
+        draws, at the end, of which there are more where their error is above `tol`.
     objective_ : float
-        The same bound, in nats, priors included.
+        The bound on the draws of the fit, which is too high where loadings are many
+        beside them, in nats, priors included.
     n_iter_ : int
         Steps.
     converged_ : bool
         By `tol`; ``stop_reason_`` and ``gap_left_`` say why the fit ended, and what is
         left to gain.
     history_ : dict of ndarray
-        passes, seconds, objective (the bound), step_size, temperature by step.
+        passes, seconds, objective (the bound on the draws of the fit), step_size,
+        temperature by step.
     n_samples_seen_ : int
         Rows of the fit, or of the stream so far. `partial_fit` goes on from their
         second moments, which are kept: up to n_features squared numbers.
@@ -202,7 +208,7 @@ class BayesianPPCA(
         prior_scale: float | Literal["auto"] = "auto",
         noise_variance: float | Literal["learn"] = "learn",
         n_draws: int | Literal["auto"] = "auto",
-        max_iter: int = 500,
+        max_iter: int = 2000,
         tol: float = 1e-2,
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
@@ -329,10 +335,11 @@ class BayesianPPCA(
                 f"The columns of X vary by {moments.trace:.3g} in all, whose inverse "
                 f"is infinite in floating point. {CENTRE}"
             )
-        n_pairs = int(np.clip(DRAWN // (d * k), *PAIRS))
+        n_pairs = usual = int(np.clip(DRAWN // (d * k), *PAIRS))
         if self.n_draws != "auto":
             n_pairs = self.n_draws // 2
-        draws = check_random_state(self.random_state).standard_normal((n_pairs, d, k))
+        rng = check_random_state(self.random_state)
+        draws = rng.standard_normal((n_pairs, d, k))
         learn, scale = self.noise_variance == "learn", self.prior_scale
         if among(scale, ("auto",)):
             scale = np.sqrt(moments.trace / (d * k))
@@ -342,12 +349,11 @@ class BayesianPPCA(
         def describe(point, objective):
             known = moments.weight, moments.mean, moments.rows, moments.matrix
             known = *known, moments.root
-            bound = model.statistics(point, None, 1.0)
             return {
                 **self._attributes(model, point, moments.mean, dtype),
-                "elbo_": float(bound.objective),
-                "elbo_se_": float(bound.error),
-                "objective_": float(bound.objective),
+                "elbo_": float(objective),
+                "elbo_se_": math.nan,
+                "objective_": float(objective),
                 "n_samples_seen_": n_rows,
                 "prior_scale_": scale,
                 "_moments": known,
@@ -359,8 +365,16 @@ class BayesianPPCA(
             result = self._run(model, began, report)
             report.end()
         warn_not_converged(self, result, unit="")
+
+        def bound(n):
+            return model.bound(result.point, rng.standard_normal((n, d, k)))
+
+        most = max(n_pairs, BOUND * usual)
+        elbo, error = mean_within(self.tol, bound, n_pairs, most)
         vars(self).update(
             describe(result.point, result.objective),
+            elbo_=elbo,
+            elbo_se_=error,
             **result.attributes(),
         )
         if learn and self.noise_variance_ < AT_LEAST * moments.least_noise:

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh
 
+from skvrem.utils._control import regressed_mean
 from skvrem.vi.gaussian._model import PlainModel
 from skvrem.vi.gaussian._model_posterior import MeanField
 
@@ -431,13 +432,10 @@ class Statistics(NamedTuple):
     objective : float
     gradient : ndarray of shape (d k + 1,)
         By means and the logarithm of the noise variance.
-    error : float
-        Standard error of the bound, from draws.
     """
 
     objective: float
     gradient: np.ndarray
-    error: float
 
 
 class Point(NamedTuple):
@@ -525,14 +523,25 @@ class PPCAModel(PlainModel):
         return float(gain)
 
     def _control(self, point):
-        """Take the second order of the likelihood at a point, as a control variate."""
+        """Take the second order of the likelihood at a point, as a control variate.
+
+        None where loadings are so long beside the noise that draws vary more by it.
+        """
+        quadratic, level = self._second_order(point, self.draws)
+        up, down = self._on_both_sides(point, self.draws)
+        each = 0.5 * (up.value + down.value)
+        share = float((each - quadratic).std() <= each.std())
+        self.quadratic, self.level = share * quadratic, share * level
+
+    def _second_order(self, point, draws):
+        """Return the second order of the likelihood at draws, and its expectation."""
         W, noise = point.mean, np.exp(point.log_noise)
         at = likelihood(self.moments, W, noise)
-        away = self.scale * self.draws
+        away = self.scale * draws
         image = hessian_times(self.moments, W, noise, at, away)
-        self.quadratic = 0.5 * np.einsum("sik,sik->s", away, image)
         diagonal = hessian_diagonal(self.moments, W, noise, at)
-        self.level = 0.5 * np.sum(self.scale**2 * diagonal)
+        drawn = 0.5 * np.einsum("sik,sik->s", away, image)
+        return drawn, 0.5 * np.sum(self.scale**2 * diagonal)
 
     def posterior(self, point):
         """Return q over the loadings, row after row."""
@@ -542,23 +551,41 @@ class PPCAModel(PlainModel):
 
     def statistics(self, point, batch, beta):
         """Return the bound and its gradient. There is nothing latent to temper."""
-        noise = np.exp(point.log_noise)
-        away = self.scale * self.draws
-        try:
-            up = likelihood(self.moments, point.mean + away, noise)
-            down = likelihood(self.moments, point.mean - away, noise)
-        except np.linalg.LinAlgError as error:  # loadings too long for the noise
-            raise FloatingPointError(str(error)) from error
+        up, down = self._on_both_sides(point, self.draws)
         each = 0.5 * (up.value + down.value) - self.quadratic
         divergence = self.posterior(point).kl(self.prior)
         value = self.n * (each.mean() + self.level) - divergence
-        error = self.n * each.std() / np.sqrt(max(1, len(each) - 1))
         by_mean = 0.5 * self.n * (up.gradient + down.gradient).mean(axis=0)
         by_mean -= point.mean / self.prior_scale**2
         by_noise = 0.5 * self.n * (up.by_noise + down.by_noise).mean()
         least = point.log_noise <= self.least_log_noise and by_noise < 0.0
         gradient = np.append(by_mean, by_noise if self.learn_noise and not least else 0)
-        return Statistics(value, gradient, error)
+        return Statistics(value, gradient)
+
+    def _on_both_sides(self, point, draws):
+        """Return the likelihood at draws of both signs."""
+        noise, away = np.exp(point.log_noise), self.scale * draws
+        try:
+            up = likelihood(self.moments, point.mean + away, noise)
+            return up, likelihood(self.moments, point.mean - away, noise)
+        except np.linalg.LinAlgError as error:  # loadings too long for the noise
+            raise FloatingPointError(str(error)) from error
+
+    def bound(self, point, draws):
+        """Return the bound by other draws, (m, d, k), and its standard error.
+
+        Those that the means were led by are good for them, and say too much. How much
+        of the second order there is in the likelihood, and of the density of q, whose
+        mean is known too, the draws say: loadings that are long beside the noise leave
+        the second order soon.
+        """
+        up, down = self._on_both_sides(point, draws)
+        drawn, level = self._second_order(point, draws)
+        square = 0.5 * (np.square(draws).sum(axis=(1, 2)) - self.scale.size)
+        controls = np.stack([drawn - level, square], axis=1)
+        mean, error = regressed_mean(0.5 * (up.value + down.value), controls)
+        value = self.n * mean - self.posterior(point).kl(self.prior)
+        return float(value), float(self.n * error)
 
     def objective(self, point, mean):
         """Return the evidence lower bound, in nats."""
