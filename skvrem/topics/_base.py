@@ -199,6 +199,14 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         dtype = self.components_.dtype
         return self._new_model(self._fitted_priors(), self.n_tokens_seen_, dtype)
 
+    def _refills(self, plan, data, known):
+        """Whether shares that are best for the topics of a start are found first.
+
+        A first pass by shares that know nothing would blur what topics know; "batch"
+        is EM to the letter.
+        """
+        return known and plan.name != "batch"
+
     def _start(self, model, topics, n_documents, stream=False):
         """Return the point of topics, word by word, where a fit or a stream begins."""
         return model.start((topics,))
@@ -363,9 +371,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             if topics is None:
                 topics = draw(priors[1], data, rng)
             point, extra = self._start(model, topics.T, data.n_units), 0.0
-            # A first pass by shares that know nothing would blur what topics know;
-            # "batch" is EM to the letter.
-            refilled = warm or (known and plan.name != "batch")
+            refilled = warm or self._refills(plan, data, known)
             if own is not None:
                 point = model.gone_on(self._sums, own)
             elif refilled and hasattr(model, "refill"):

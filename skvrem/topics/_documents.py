@@ -20,6 +20,10 @@ from skvrem.utils._tiles import csr_rows_renumbered
 # Nonzeros that are looked at at a time, and of a part that rounds are made on: what is
 # derived from them is in memory.
 PIECE, PART = 1 << 15, 1 << 19
+# Documents are alike that tell fewer nats a token from each other.
+ALIKE = 0.02
+# A probability in place of zero.
+TINY = 1e-300
 
 
 class Counts(NamedTuple):
@@ -111,9 +115,14 @@ class DocumentSource:
         return self.X.data.mean(dtype=np.float64)
 
     @property
+    def lengths(self):
+        """Tokens of every document."""
+        return _lengths(self.X.data, self.X.indptr)
+
+    @property
     def usual_length(self):
         """Half of the documents that are not empty are as long."""
-        tokens = _lengths(self.X.data, self.X.indptr)
+        tokens = self.lengths
         tokens = tokens if tokens.all() else tokens[tokens > 0.0]
         return float(np.median(tokens, overwrite_input=True))
 
@@ -136,6 +145,31 @@ class DocumentSource:
             words = X.indices[start:stop]
             totals += np.bincount(words, counts, minlength=self.n_features)
         return totals
+
+    @cached_property
+    def alike(self):
+        """Whether documents hardly differ, by the mutual information of them and words.
+
+        It is the same in any unit of the counts, and few documents of a text are enough
+        to exceed it.
+        """
+        X, told = self.X, 0.0
+        # Words of documents without weight have no tokens.
+        log_words = np.log(np.maximum(self.word_totals / self.total_weight, TINY))
+        for first, last in _pieces(X.indptr):
+            start, stop = X.indptr[first], X.indptr[last]
+            counts = X.data[start:stop].astype(np.float64)
+            each = np.diff(X.indptr[first : last + 1])
+            lengths = _lengths(X.data, X.indptr[first : last + 1])
+            ratio = np.log(counts / np.repeat(lengths, each))
+            ratio -= log_words[X.indices[start:stop]]
+            if self.weight.size:
+                counts *= np.repeat(self.weight[first:last], each)
+            told += counts @ ratio
+            # Of every document it is not negative.
+            if told >= ALIKE * self.total_weight:
+                return False
+        return True
 
     def chunks(self):
         """All documents in storage order, as one batch."""

@@ -25,6 +25,9 @@ BLOCKS, BLOCK_DOCUMENTS, FEWEST_BLOCKS = 20, 64, 5
 STEPS_AN_EPOCH, MANY_DOCUMENTS, DOC_STEPS = 7.0, 500, 8
 # First epochs without an anchor: that of random topics is soon forgotten.
 PILOT = 1
+# What topics that begin as documents have of the mean of all: a word that is in none of
+# them stays possible.
+MEAN_SHARE = 0.1
 # Of every word, at the start of a search: EM cannot leave zero.
 LEAST_TOKENS = 0.1
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.35, 10
@@ -118,7 +121,10 @@ class VRPLSA(TopicModel):
         Start from the topics of the last fit and, where that was of the same X in this
         process, from the shares of its documents; else from those that are best.
     random_state : int, RandomState instance or None, default=None
-        Seeds the start and the minibatches.
+        Seeds the start and the minibatches. Topics start as uniform draws or, where
+        documents tell less than 0.02 nats a token from each other (their mutual
+        information with words), as random documents with a tenth of the mean of all:
+        random topics would all be the same mixture of these.
     n_jobs : int, default=None
         Threads; None is all cores, or one inside a joblib or dask worker. The result
         does not depend on it.
@@ -320,8 +326,8 @@ class VRPLSA(TopicModel):
     def _temperature(self, plan, model, data, rng, left, known):
         annealing = 0 if self.tempering is None else self.annealing_iter
         if self.tempering == "auto":
-            # Heat would blur topics that are known.
-            cold = known or data.mean_length > SHORT
+            # Heat would blur topics that are known, and those that hardly differ.
+            cold = known or data.mean_length > SHORT or data.alike
             annealing = 0 if cold else min(annealing, self.max_iter // 2)
         return schedules.Linear(self.temperature, annealing)
 
@@ -331,11 +337,16 @@ class VRPLSA(TopicModel):
 
     def _random_topics(self, word_prior, data, rng):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
-        # topics, EM spends its first epochs on a plateau.
+        # topics, EM spends its first epochs on a plateau. Of documents that are alike
+        # all such topics make the same.
         k = self.n_components_
+        documents = self._documents_as_topics(data, rng)
         topics = padded_empty(data.n_features, k, data.dtype, places.empty).T[:k]
         for topic in topics:  # all at once, in float64, would be the largest array
-            drawn = rng.standard_gamma(1.0, data.n_features)
+            if documents is None:
+                drawn = rng.standard_gamma(1.0, data.n_features)
+            else:
+                drawn = next(documents)
             topic[:] = drawn / drawn.sum()
         if word_prior.ndim:
             # Half of a topic are the words that its prior favours: a prior alone does
@@ -346,7 +357,32 @@ class VRPLSA(TopicModel):
             topics = 0.5 * (topics + favoured)
         return topics
 
+    def _documents_as_topics(self, data, rng):
+        """Return an iterator of documents to begin with, None where they differ enough.
+
+        Random topics are the same mixture of alike documents each. A pass of EM leaves
+        that saddle by factors of 1 + rho^2 of a canonical correlation rho of documents
+        and words, here so slowly that it looks like convergence.
+        """
+        if not data.alike:
+            return None
+        k, mass = self.n_components_, data.lengths
+        if data.weight.size:
+            mass = mass * data.weight
+        if np.count_nonzero(mass) < k:
+            return None
+        some = rng.choice(data.n_units, k, replace=False, p=mass / mass.sum())
+        mean = MEAN_SHARE * data.word_totals / data.total_weight
+        rest = (1.0 - MEAN_SHARE) / data.lengths[some]
+        rows = zip(some, rest, strict=True)
+        return (mean + data.X[[i]].toarray()[0] * share for i, share in rows)
+
+    def _refills(self, plan, data, known):
+        return data.alike if not known else super()._refills(plan, data, known)
+
     def _search_topics(self, word_prior, data, rng):
+        if data.alike:
+            return self._random_topics(word_prior, data, rng)
         # A uniform draw has topics of words, not of documents, where they are many.
         return scattered(self.n_components_, data, rng) + LEAST_TOKENS
 

@@ -16,7 +16,7 @@ from skvrem import VRPLSA
 from skvrem.exceptions import FractionalCountsWarning
 from skvrem.text import document_completion, seed_prior, top_words
 from skvrem.topics import _model_arrays
-from skvrem.topics._documents import as_documents
+from skvrem.topics._documents import ALIKE, as_documents
 from skvrem.topics._model import ROOM
 from skvrem.topics.plsa import _kernels, _model
 from skvrem.topics.plsa._estimator import DEFAULT_TEMPERATURE, SHORT
@@ -601,6 +601,58 @@ def test_seeds_say_which_topic_is_which():
     stream = plsa(topic_word_smoothing=seed_prior(seeds, names, K)).partial_fit(X)
     words = [set(row) for row in top_words(stream, names, n=10)]
     assert all(set(seeds[k]) <= words[k] for k in seeds)
+
+
+def nearly_alike(n_documents=100):
+    """Counts of a million tokens a document, of three topics that hardly differ."""
+    rng = np.random.default_rng(0)
+    words = rng.dirichlet(np.ones(200))
+    topics = 0.9 * words + 0.1 * rng.dirichlet(np.full(200, 0.3), size=3)
+    shares = rng.dirichlet(np.full(3, 0.3), size=n_documents)
+    return np.array([rng.multinomial(10**6, p) for p in shares @ topics]), topics
+
+
+@pytest.mark.parametrize("factor", [1e-2, 1.0, 1e4])
+@pytest.mark.parametrize("n_documents", [100, 400])
+def test_topics_of_documents_that_are_alike_part(n_documents, factor):
+    """Random topics make the same of all documents, and slowly anything else."""
+    X, topics = nearly_alike(n_documents)
+    model = VRPLSA(3, random_state=0).fit(factor * X)
+    assert model.solver_ == ("batch" if n_documents == 100 else "svrg")
+    one = X.sum(axis=0) / X.sum()
+    excess = model.components_ - one
+    for topic in topics - one:  # in the plane of the true ones
+        found = np.linalg.lstsq(excess.T, topic, rcond=None)[0] @ excess
+        assert np.linalg.norm(found - topic) < 0.2 * np.linalg.norm(topic)
+
+
+def test_documents_that_are_alike():
+    """Mutual information of documents and words, whatever the unit and the weights."""
+    rng = np.random.default_rng(0)
+    for spread in (0.1, 0.3, 1.0):
+        p = rng.dirichlet(np.ones(30)) * np.exp(spread * rng.standard_normal((40, 30)))
+        X, weight = p * rng.uniform(1.0, 9.0, size=(40, 1)), rng.integers(0, 3, size=40)
+        X[3] = 0.0
+        joint = weight[:, None] * X
+        joint /= joint.sum()
+        both = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
+        at = joint > 0
+        told = np.sum(joint[at] * np.log(joint[at] / both[at]))
+        for factor in (1e-3, 1e6):
+            alike = as_documents(factor * X, weight).alike
+            assert alike == (told < ALIKE)
+            assert as_documents(np.repeat(factor * X, weight, axis=0)).alike == alike
+        assert alike == (spread == 0.1)
+
+
+def test_fewer_documents_than_topics_start_as_random_topics():
+    X = nearly_alike(2)[0]
+    topics = VRPLSA(3, random_state=0).fit(X).components_
+    assert len(np.unique(topics, axis=0)) == 3
+    # A document without weight is none to start from.
+    X = np.vstack([X, X[:1]])
+    model = VRPLSA(3, random_state=0).fit(X, sample_weight=[1, 1, 0])
+    np.testing.assert_allclose(model.components_, topics, rtol=1e-3)
 
 
 def test_components_init_is_where_it_starts():
