@@ -227,8 +227,9 @@ def test_minibatches_take_more_draws_where_epochs_lose(solver):
         fits = [fit(X, y, random_state=seed, **given, **how) for seed in range(3)]
         return best - np.array([found.elbo_ for found in fits])
 
-    found = losses(solver=solver)
-    fixed = losses(solver=solver, steps=MinibatchSteps(n_draws=1))
+    found = losses(solver=solver, steps=MinibatchSteps(expectation="mc"))
+    steps = MinibatchSteps(expectation="mc", n_draws=1)
+    fixed = losses(solver=solver, steps=steps)
     assert found.max() < 3.0 and 2.0 * found.mean() < fixed.mean()
 
 
@@ -368,10 +369,6 @@ def test_wrong_rows():
         model.partial_fit(X, y)
     with pytest.raises(ValueError, match="dense rows"):
         clone(model).set_params(solver="svrg").fit(sp.csr_array(X), y)
-    X3, y3 = three_classes()
-    with pytest.raises(ValueError, match="more than two classes"):
-        steps = MinibatchSteps(expectation="quadrature")
-        clone(model).set_params(solver="svrg", steps=steps).fit(X3, y3)
     with pytest.raises(NotFittedError):
         model.predict(X)
     fitted = fit(X, y)

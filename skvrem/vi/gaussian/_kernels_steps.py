@@ -17,7 +17,7 @@ both with the mean (y - m(b)) / phi; Taylor's C has the mean V_kk / phi. b is a 
 Eq. 9 of Wang et al. 2024) or the a of an earlier point (joint, Eq. 5), where the sum
 over all rows of the mean is known. The exact expectations of r and V by quadrature need
 no control but that of the subsampling. A row remembers m(b) for Taylor, b for
-antithetic, and the two expectations for quadrature.
+antithetic, and the expectations, of r and of V_kk of all predictors, for quadrature.
 """
 
 import math
@@ -27,6 +27,7 @@ import numpy as np
 from skvrem.utils._control import controlled_inline
 from skvrem.utils._jit import CONTRACT, REDUCE, kernel
 from skvrem.utils._math import exp
+from skvrem.vi.gaussian._kernels import softmax_expectations
 
 # Families, control variates and optimizers by number.
 LOGISTIC, POISSON, GAUSSIAN, SOFTMAX = 0, 1, 2, 3
@@ -140,11 +141,32 @@ def expected(family, a, spread, y, nodes, node_weights):
     if family == GAUSSIAN:
         return y - a, 1.0
     first = second = 0.0
-    for s in range(nodes.size):
-        m = sigmoid(a + spread * nodes[s])
+    for s in range(node_weights.size):
+        m = sigmoid(a + spread * nodes[0, s])
         first += node_weights[s] * m
         second += node_weights[s] * m * (1.0 - m)
     return y - first, second
+
+
+@kernel
+def expected_of_classes(rows, some, mean, scale, nodes, node_weights, found):
+    """Fill found (2, m, k) with E(y - m(z)) and E V(m(z)) of some rows (m,).
+
+    Those of the sums over nodes: steps climb to the top of just these.
+    """
+    X, y, _ = rows
+    k = len(mean)
+    a, spread = np.empty((some.size, k)), np.empty((some.size, k))
+    numbers, ones = np.empty(some.size, np.int32), np.empty(0)
+    for at in range(some.size):
+        x = X[some[at]]
+        numbers[at] = int(y[some[at]])
+        for c in range(k):
+            a[at, c] = dot(x, mean[c])
+            spread[at, c] = math.sqrt(dot_squares(x, scale[c]))
+    softmax_expectations(
+        a, spread, numbers, ones, nodes, node_weights, True, found[0], found[1]
+    )
 
 
 @kernel(forceinline=True)
@@ -261,11 +283,12 @@ def exchange(family, control, x, w, memory, now, before, after, totals):
         mean_of(family, now, after)
     else:
         before, after = memory, now
-    for c in range(len(totals[0])):
+    k = len(totals[0])
+    for c in range(k):
         first = before[c] - after[c]
         second = variance_of(family, after[c]) - variance_of(family, before[c])
         if control == QUADRATURE:
-            first, second = now[0] - memory[0], now[1] - memory[1]
+            first, second = now[c] - memory[c], now[k + c] - memory[k + c]
         add_row(x, w * first, w * second, totals[0, c], totals[1, c])
 
 
@@ -279,10 +302,15 @@ def anchor(rows, chunk, likelihood, control, mean, scale, memory, totals):
     family, phi, nodes, node_weights = likelihood
     k = len(mean)
     a, spread, m = np.empty(k), np.empty(k), np.empty(k)
+    several = control == QUADRATURE and family == SOFTMAX
+    exact = np.empty((2, chunk[1] - chunk[0] if several else 0, k))
+    if several:
+        some = np.arange(chunk[0], chunk[1])
+        expected_of_classes(rows, some, mean, scale, nodes, node_weights, exact)
     for i in range(chunk[0], chunk[1]):
         x, known = X[i], memory[i]
         w = (weight[i] if weight.size else 1.0) / phi
-        for c in range(k):
+        for c in range(0 if several else k):
             a[c] = dot(x, mean[c])
             spread[c] = math.sqrt(dot_squares(x, scale[c]))
         if control != QUADRATURE:
@@ -290,7 +318,10 @@ def anchor(rows, chunk, likelihood, control, mean, scale, memory, totals):
         if control == ANTITHETIC:
             mean_of(family, a, m)
         for c in range(k):
-            if control == QUADRATURE:
+            if several:
+                first, second = exact[0, i - chunk[0], c], exact[1, i - chunk[0], c]
+                known[c], known[k + c] = first, second
+            elif control == QUADRATURE:
                 first, second = expected(
                     family, a[0], spread[0], y[i], nodes, node_weights
                 )
@@ -317,7 +348,7 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
         order, of rows; batch_size; how many rows these stand for in all; noise (rows
         of order, draws, k).
     likelihood : tuple
-        family, phi, and the nodes and node_weights of quadrature.
+        family, phi, and the nodes (k, s) and node_weights (s,) of quadrature.
     control : tuple
         Which; whether C is controlled by what Taylor knows of it; reduced: the sums
         over all rows of what rows remember are known, and control the subsampling;
@@ -352,21 +383,32 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
     # Only these control the scales by what is known of all rows.
     of_scales = control == QUADRATURE or (control == TAYLOR and control_scale)
     level = 1.0 if reduced and of_scales else 0.0
+    several = control == QUADRATURE and family == SOFTMAX
+    exact = np.empty((2, batch_size if several else 0, k))
     for batch in range(sizes.size):
         start = batch * batch_size
         stop = min(start + batch_size, order.size)
         factor = n_rows / (stop - start)
         sums[:] = 0.0
+        if several:
+            some = order[start:stop]
+            expected_of_classes(rows, some, mean, scale, nodes, node_weights, exact)
         for at in range(start, stop):
             i = order[at]
             x = X[i]
             w = (weight[i] if weight.size else 1.0) / phi
-            for c in range(k):
+            for c in range(0 if several else k):
                 a[c] = dot(x, mean[c])
                 spread[c] = math.sqrt(dot_squares(x, scale[c]))
                 first[c] = 0.0
                 second[c] = 0.0
-            if control == QUADRATURE:
+            if several:
+                for c in range(k):
+                    now[c] = exact[0, at - start, c]
+                    now[k + c] = exact[1, at - start, c]
+                    first[c] = now[c] - (memory[i, c] if reduced else 0.0)
+                    second[c] = now[k + c] - (memory[i, k + c] if reduced else 0.0)
+            elif control == QUADRATURE:
                 now[0], now[1] = expected(
                     family, a[0], spread[0], y[i], nodes, node_weights
                 )

@@ -28,7 +28,7 @@ OPTIMIZERS = {
 MOST_COEFFICIENTS = 1000
 # Draws of a row in a step, where noise asks for more than one.
 MOST_DRAWS = 16
-NO_NODES = np.empty(0)
+NO_NODES = np.empty((0, 0)), np.empty(0)
 NO_ESTIMATES = np.empty((0, 0, 0, 0))
 
 
@@ -192,7 +192,8 @@ class SteppingModel(Steps):
         Dense rows. Elsewhere, sweeps are made `at` their blocks.
     kind : {"stochastic", "svrg", "saga"}
     control : {None, "taylor", "antithetic", "quadrature"}
-        "quadrature" has no noise to control.
+        "quadrature" has no noise to control: steps climb to the top of the bound that
+        passes evaluate, by the same nodes.
     control_scale : bool
     optimizer : {"natural", "adam", "sgd"}
     batch_size : int
@@ -212,13 +213,18 @@ class SteppingModel(Steps):
         self.n_draws = 1 if self.free else int(n_draws)  # of no narrow type
         self.n_rows = float(data.n_units)
         self.y = None if data.remote else np.asarray(model.y, np.float64)
-        family = model.family
-        scalar = control == "quadrature" and family.code == _kernels_steps.LOGISTIC
-        nodes = (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
-        self.likelihood = family.code, float(family.dispersion), *nodes
-        self.width = 2 if control == "quadrature" else model.k
+        self.width = 2 * model.k if control == "quadrature" else model.k
+        self._take_nodes()
         if model.prior.n_dim <= MOST_COEFFICIENTS:
             self.left_to_gain = self._left_to_gain
+
+    def _take_nodes(self):
+        """Make steps by the nodes of the model's passes."""
+        family, nodes = self.model.family, NO_NODES
+        if self.control == _kernels_steps.QUADRATURE and hasattr(family, "nodes"):
+            columns = family.nodes.reshape(-1, self.model.k).T
+            nodes = np.ascontiguousarray(columns), family.node_weights
+        self.likelihood = family.code, float(family.dispersion), *nodes
 
     def __getstate__(self):
         if self.y is not None:
@@ -252,6 +258,34 @@ class SteppingModel(Steps):
         newton, chunks = self.model.changed(matrix=True), self.data.chunks()
         sums = chunks.sum(partial(newton.statistics, point, beta=1.0))
         return newton.predicted_gain(point, rescale(sums, 1.0 / chunks.total_weight))
+
+    # Nodes of several predictors, which err
+
+    @property
+    def _by_nodes(self):
+        return self.control == _kernels_steps.QUADRATURE and self.model.k > 1
+
+    def refined(self, point):
+        """Return the model with finer quadrature, None where there is none.
+
+        Steps of "svrg" know the mean over all rows from the anchor's pass with finer
+        nodes, and need these for nothing else: of what rows have changed since the
+        anchor, few nodes err by less, and by nothing at the end.
+        """
+        model = self.model.refined(point) if self._by_nodes else None
+        if model is None:
+            return None
+        finer = copy(self)
+        finer.model, finer.data = model, self.data  # which does not travel
+        if self.kind != "svrg":
+            finer._take_nodes()
+        if hasattr(self, "left_to_gain"):
+            finer.left_to_gain = finer._left_to_gain
+        return finer
+
+    def sampled_error(self, point, data):
+        """Return what finer quadrature changes in the bound, about: NaN if unknown."""
+        return self.model.sampled_error(point, data) if self._by_nodes else np.nan
 
     # A sweep
 
@@ -312,7 +346,11 @@ class SteppingModel(Steps):
             return sums
 
         chunks = row_chunks(0, self.data.n_units, STEP_ROWS)
-        return known._replace(totals=sum(parallel_map(fill, chunks)))
+        totals = sum(parallel_map(fill, chunks))
+        if self._by_nodes:  # of the anchor's pass, whose nodes may be finer
+            sums = anchor.mean.gradient.T, anchor.mean.curvature.T
+            totals = self.data.total_weight * np.stack(sums)
+        return known._replace(totals=totals)
 
     def renewed(self, known):
         """Let what the visits of an epoch saw take the place of what was known.

@@ -84,13 +84,8 @@ def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
             f"solver={solver!r} is for posterior='meanfield' (or 'auto'), got "
             f"{posterior!r}: choose solver='batch' for a full or low rank."
         )
-    if expectation == "quadrature" and not batch and n_predictors > 1:
-        raise ValueError(
-            "expectation='quadrature' of more than two classes is for "
-            f"solver='batch': choose expectation='mc' with solver={solver!r}."
-        )
     if expectation == "auto":
-        expectation = "quadrature" if batch or n_predictors == 1 else "mc"
+        expectation = "quadrature"
     expectation = "draws" if drawn else expectation
     check_combination(solver, expectation, optimizer, steps.control_variate)
     few = n_parameters <= FULL_RANK

@@ -116,7 +116,8 @@ class BayesianLogisticRegression(
     steps : MinibatchSteps or None, default=None
         How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
         ``expectation`` under the posterior by "quadrature" takes Gauss-Hermite nodes
-        for two classes, 32 to 128 quasi-Monte-Carlo nodes for more. Its ``optimizer``
+        for two classes, 32 to 128 quasi-Monte-Carlo nodes for more; where finer ones
+        change the bound by more than `tol`, a fit goes on with these. Its ``optimizer``
         "lbfgs" is for "lowrank" and for "meanfield" of many coefficients.
     step_size : float or "auto", default="auto"
         Of minibatches. It is halved wherever an epoch lowers the bound; "auto" starts
@@ -155,7 +156,7 @@ class BayesianLogisticRegression(
         Evidence lower bound in nats, given `prior_scale_`, by the posterior that takes
         this for known, and what quadrature errs by in it, about: near
         `tol`, but where that would take too long; then as some rows tell. A stream has
-        none, and NaN is not known: of minibatches, and of hundreds of classes.
+        none, and NaN is not known: of more than two classes by draws, and of hundreds.
     objective_ : float
         The same bound, in nats, priors included; of a stream that of its last batch,
         given what came before.
