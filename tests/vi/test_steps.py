@@ -274,6 +274,16 @@ def test_solvers_end_at_the_same_bound_of_three_classes(load, solver):
     np.testing.assert_allclose(model.coef_std_, best.coef_std_, rtol=0.05)
 
 
+@pytest.mark.parametrize("solver", KINDS)
+def test_classes_told_apart_on_raw_columns(solver):
+    """At means that tell rows apart a start is not as wide as the prior."""
+    X, y = load_iris(return_X_y=True)
+    X = X * [1.0, 10.0, 1.0, 100.0] + [0.0, 50.0, 0.0, 0.0]
+    start = fit(X, y, solver=solver, prior_scale="learn", max_iter=0)
+    best = fit(X, y, prior_scale="learn", max_iter=500)
+    assert best.elbo_ - start.elbo_ < 15.0
+
+
 @pytest.mark.parametrize("solver", ["svrg", "saga"])
 def test_finer_nodes_where_rows_lie(solver):
     da = pytest.importorskip("dask.array")

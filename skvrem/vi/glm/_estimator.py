@@ -332,6 +332,9 @@ class GaussianPosterior(
         if point is None or look.afresh or (family.overflows and not go_on):
             if model.full and near is not None:
                 point = near
+            elif near is not None and k > 1 and plan.name != "batch":
+                # Rows that are told apart say nothing of scales at a mean alone.
+                point = model.spread(mean, near.parameters.precision, rng)
             else:
                 point = self._start(model, rows, mean, last, rng)
 
