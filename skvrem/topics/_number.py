@@ -267,14 +267,13 @@ class _Search:
         """Return the trial with as few topics as do."""
         best, none = trial, [[]] * len(self.parts)
         while True:
-            refused: list = []
-            fewer = self.fewer(trial, best, refused)
+            fewer = self.fewer(trial, best)
             if fewer is None:
                 # It may be the epochs that lose, not the topics that are gone.
                 same = self.after(trial, none)
                 if not self.will_do(same, best):
                     best = same
-                    fewer = self.fewer(same, best, refused)
+                    fewer = self.fewer(same, best)
             if fewer is None:
                 return trial
             trial = fewer
@@ -287,35 +286,13 @@ class _Search:
         By few documents it is to gain more than a standard error: too few topics cost
         more than too many, of which some die, and those that are split do gain.
         """
-        gain, least = self.compared(trial, best)
-        return gain >= least
-
-    def compared(self, trial, best):
-        """Return what a trial gains, and the least that will do."""
         gains = trial.judged - best.judged
         if self.few:
-            return gains.sum(), gains.std() * np.sqrt(len(gains))
-        return gains.sum(), -TOLERANCE * self.scored
+            return gains.sum() >= gains.std() * np.sqrt(len(gains))
+        return gains.sum() >= -TOLERANCE * self.scored
 
-    def is_hopeless(self, n_topics, best, refused):
-        """Whether about so many topics were refused, and would be by far even now.
-
-        By twice the tolerance or, of few documents, by a standard error in place of
-        gaining one: the epochs that have passed since do not make up for that.
-        """
-        near = max(0.5, LEAST_GONE * n_topics)
-        for trial in refused:
-            if abs(trial.number - n_topics) <= near:
-                gains, limit = self.compared(trial, best)
-                if gains < min(-limit, 2.0 * limit):
-                    return True
-        return False
-
-    def fewer(self, trial, best, refused):
-        """Return a trial after moves that will do, None without.
-
-        Those that will not are added to the `refused` ones.
-        """
+    def fewer(self, trial, best):
+        """Return a trial after moves that will do, None without."""
         moves = [self.moves(*one) for one in zip(self.parts, trial.fits, strict=True)]
         gone = sum(map(len, moves)) // len(moves)
         while gone:
@@ -325,11 +302,9 @@ class _Search:
                 best_moves[: max(0, len(fit.shares) - left)]
                 for fit, best_moves in zip(trial.fits, moves, strict=True)
             ]
-            if not self.is_hopeless(left, best, refused):
-                fewer = self.after(trial, some)
-                if self.will_do(fewer, best):
-                    return fewer
-                refused.append(fewer)
+            fewer = self.after(trial, some)
+            if self.will_do(fewer, best):
+                return fewer
             gone //= 2
             if gone < LEAST_GONE * trial.number:
                 break

@@ -318,37 +318,6 @@ def test_epochs_that_lose_are_not_held_against_fewer_topics(
     assert found.merged(_of_so_many(trial, 5, -1.0)).number == left
 
 
-@pytest.mark.parametrize(("refused", "tried"), [(-1.9, [4, 5, 4]), (-9.0, [4, 5])])
-def test_what_is_hopeless_is_not_tried_again(search, monkeypatch, refused, tried):
-    """The same five topics come to -1.5: four of -9 are nowhere near, of -1.9 are."""
-    found, trial, _ = search
-    numbers = []
-
-    def after(trial, moves):
-        left = int(trial.number) - len(moves[0])
-        numbers.append(left)
-        return _of_so_many(trial, left, refused if moves[0] else -1.5)
-
-    monkeypatch.setattr(found, "after", after)
-    monkeypatch.setattr(found, "moves", lambda part, fit: [(0, 1)])
-    monkeypatch.setattr(_number, "TOLERANCE", 0.3)
-    monkeypatch.setattr(found, "scored", 1.0)
-    assert found.merged(_of_so_many(trial, 5, -1.0)).number == 5
-    assert numbers == tried
-
-
-@pytest.mark.parametrize(("gain", "again"), [(-0.5, False), (-0.05, True)])
-def test_few_documents_are_hopeless_by_a_standard_error(search, gain, again):
-    found, trial, _ = search
-    found.few = True
-    noise = np.random.default_rng(0).standard_normal(100)
-    noise = (noise - noise.mean()) / noise.std() / 100.0 + gain / 100.0
-    best = _of_so_many(trial, 50, 0.0)._replace(judged=np.zeros(100))
-    refused = [_of_so_many(trial, 40, 0.0)._replace(judged=noise)]
-    assert found.is_hopeless(41, best, refused) != again
-    assert not found.is_hopeless(30, best, refused)  # of so few nothing is known
-
-
 def test_topics_after_moves_keep_their_tokens(search):
     _, trial, _ = search
     (fit,) = trial.fits
@@ -375,7 +344,7 @@ def test_all_parts_come_to_one_number(search, monkeypatch):
     monkeypatch.setattr(found, "after", after)
     monkeypatch.setattr(found, "moves", lambda part, fit: [(0, 1), (2, 3)])
     monkeypatch.setattr(found, "will_do", lambda *_: False)
-    assert found.fewer(trial._replace(fits=fits), trial, []) is None
+    assert found.fewer(trial._replace(fits=fits), trial) is None
     assert moved == [[2, 2, 2], [2, 1, 1]]
 
 
