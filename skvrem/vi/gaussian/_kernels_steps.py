@@ -296,21 +296,17 @@ def exchange(family, control, x, w, memory, now, before, after, totals):
 def anchor(rows, chunk, likelihood, control, mean, scale, memory, totals):
     """Fill the memory of a chunk (start, stop); add up the totals, Algorithm 2.
 
-    The tuples `rows` and `likelihood` are those of `sweep`; totals (2, k, p).
+    Not that of several classes by nodes, who remember `expected_of_classes`. The tuples
+    `rows` and `likelihood` are those of `sweep`; totals (2, k, p).
     """
     X, y, weight = rows
     family, phi, nodes, node_weights = likelihood
     k = len(mean)
     a, spread, m = np.empty(k), np.empty(k), np.empty(k)
-    several = control == QUADRATURE and family == SOFTMAX
-    exact = np.empty((2, chunk[1] - chunk[0] if several else 0, k))
-    if several:
-        some = np.arange(chunk[0], chunk[1])
-        expected_of_classes(rows, some, mean, scale, nodes, node_weights, exact)
     for i in range(chunk[0], chunk[1]):
         x, known = X[i], memory[i]
         w = (weight[i] if weight.size else 1.0) / phi
-        for c in range(0 if several else k):
+        for c in range(k):
             a[c] = dot(x, mean[c])
             spread[c] = math.sqrt(dot_squares(x, scale[c]))
         if control != QUADRATURE:
@@ -318,10 +314,7 @@ def anchor(rows, chunk, likelihood, control, mean, scale, memory, totals):
         if control == ANTITHETIC:
             mean_of(family, a, m)
         for c in range(k):
-            if several:
-                first, second = exact[0, i - chunk[0], c], exact[1, i - chunk[0], c]
-                known[c], known[k + c] = first, second
-            elif control == QUADRATURE:
+            if control == QUADRATURE:
                 first, second = expected(
                     family, a[0], spread[0], y[i], nodes, node_weights
                 )
@@ -333,7 +326,9 @@ def anchor(rows, chunk, likelihood, control, mean, scale, memory, totals):
 
 
 @kernel
-def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimates):
+def sweep(
+    rows, visits, likelihood, control, known, state, moves, seen, estimates, exact
+):
     """Make steps by Eqs. 4, 5, 9 and 61-67 over the visits; return the steps so far.
 
     The estimates are Eq. 5 of Wang et al. (2024), the joint control variate, where what
@@ -365,6 +360,9 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
     estimates : ndarray of shape (batches, 2, k, p)
         Where it is not empty, no step is made, and it is filled with G and C of each
         batch at the point.
+    exact : ndarray of shape (2, batch_size, k), or None
+        Room for expectations of several classes by nodes; without it nothing of these
+        is compiled.
     """
     X, y, weight = rows
     order, batch_size, n_rows, noise = visits
@@ -383,26 +381,24 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
     # Only these control the scales by what is known of all rows.
     of_scales = control == QUADRATURE or (control == TAYLOR and control_scale)
     level = 1.0 if reduced and of_scales else 0.0
-    several = control == QUADRATURE and family == SOFTMAX
-    exact = np.empty((2, batch_size if several else 0, k))
     for batch in range(sizes.size):
         start = batch * batch_size
         stop = min(start + batch_size, order.size)
         factor = n_rows / (stop - start)
         sums[:] = 0.0
-        if several:
+        if exact is not None:
             some = order[start:stop]
             expected_of_classes(rows, some, mean, scale, nodes, node_weights, exact)
         for at in range(start, stop):
             i = order[at]
             x = X[i]
             w = (weight[i] if weight.size else 1.0) / phi
-            for c in range(0 if several else k):
+            for c in range(k if exact is None else 0):
                 a[c] = dot(x, mean[c])
                 spread[c] = math.sqrt(dot_squares(x, scale[c]))
                 first[c] = 0.0
                 second[c] = 0.0
-            if several:
+            if exact is not None:
                 for c in range(k):
                     now[c] = exact[0, at - start, c]
                     now[k + c] = exact[1, at - start, c]

@@ -311,7 +311,8 @@ class SteppingModel(Steps):
         state = work.mean, work.log_scale, work.scale, self._prior(), work.values
         moves = self.optimizer, sizes, work.count
         how = self._rows(), visits, self.likelihood, control, known, state, moves
-        work.count = _kernels_steps.sweep(*how, work.seen, estimates)
+        exact = np.empty((2, self.batch_size, self.model.k)) if self._by_nodes else None
+        work.count = _kernels_steps.sweep(*how, work.seen, estimates, exact)
         work.n_seen += len(sizes)
         return 0
 
@@ -339,18 +340,27 @@ class SteppingModel(Steps):
         """Let rows remember the point of an anchor."""
         known, at = self._nothing(self.data.n_units), self.open(anchor)
 
+        chunks = row_chunks(0, self.data.n_units, STEP_ROWS)
+        if self._by_nodes:  # of the anchor's pass, whose nodes may be finer
+            list(parallel_map(partial(self._remember, at, known.memory), chunks))
+            sums = anchor.mean.gradient.T, anchor.mean.curvature.T
+            return known._replace(totals=self.data.total_weight * np.stack(sums))
+
         def fill(chunk):
             sums = np.zeros((2, *self.shape))
             where = self._rows(), chunk, self.likelihood, self.control
             _kernels_steps.anchor(*where, at.mean, at.scale, known.memory, sums)
             return sums
 
-        chunks = row_chunks(0, self.data.n_units, STEP_ROWS)
-        totals = sum(parallel_map(fill, chunks))
-        if self._by_nodes:  # of the anchor's pass, whose nodes may be finer
-            sums = anchor.mean.gradient.T, anchor.mean.curvature.T
-            totals = self.data.total_weight * np.stack(sums)
-        return known._replace(totals=totals)
+        return known._replace(totals=sum(parallel_map(fill, chunks)))
+
+    def _remember(self, at, memory, chunk):
+        """Let rows of a chunk (start, stop) remember expectations over nodes."""
+        some = np.arange(*chunk, dtype=np.int32)
+        found = np.empty((2, some.size, self.model.k))
+        where = self._rows(), some, at.mean, at.scale, *self.likelihood[2:]
+        _kernels_steps.expected_of_classes(*where, found)
+        memory[slice(*chunk)] = np.hstack(found)
 
     def renewed(self, known):
         """Let what the visits of an epoch saw take the place of what was known.
