@@ -8,6 +8,16 @@ from sklearn.utils import check_array
 from skvrem.utils._columns import check_one_each, naming_columns
 
 EARTH_RADIUS_KM = 6371.0088
+# Of numpy's times, the longest first.
+UNITS = {
+    "D": "day",
+    "h": "hour",
+    "m": "minute",
+    "s": "second",
+    "ms": "millisecond",
+    "us": "microsecond",
+    "ns": "nanosecond",
+}
 
 
 def prepare_tracks(
@@ -146,13 +156,27 @@ def fill_gaps(times, *, interval=None, groups=None):
     if not (steps >= 1.0).all():
         row = int(np.flatnonzero(~(steps >= 1.0))[0])
         raise ValueError(
-            f"Times must increase, by half an interval ({interval}) or more: those of "
-            f"rows {row} and {row + 1} are {times[row]} and {times[row + 1]}."
+            f"Times must increase, by half an interval ({_in_words(interval)}) or "
+            f"more: those of rows {row} and {row + 1} are {times[row]} and "
+            f"{times[row + 1]}."
         )
     repeats = np.append(steps, 1.0).astype(np.int64)
     rows = np.repeat(np.arange(len(times)), repeats)
     missed = np.append(False, rows[1:] == rows[:-1])
     return rows, missed
+
+
+def _in_words(interval):
+    """Return a time as people say it; numbers, months and years as they are."""
+    dated = isinstance(interval, np.timedelta64)
+    if not dated or np.datetime_data(interval.dtype)[0] in ("Y", "M"):
+        return str(interval)
+    lengths = [interval / np.timedelta64(1, unit) for unit in UNITS]
+    length, name = next(
+        (pair for pair in zip(lengths, UNITS.values(), strict=True) if pair[0] >= 1.0),
+        (lengths[-1], "nanosecond"),
+    )
+    return f"{length:.4g} {name}{'' if length == 1.0 else 's'}"
 
 
 def add_lags(X, lags=1, *, groups=None):

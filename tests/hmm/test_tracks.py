@@ -111,6 +111,26 @@ def test_missed_fixes_become_rows():
     assert len(finer) == 2 * len(rows) - 1
 
 
+@pytest.mark.parametrize(
+    ("minutes", "words"),
+    [(360, "6 hours"), (60, "1 hour"), (90, "1.5 hours"), (2880, "2 days")],
+)
+@pytest.mark.parametrize("unit", ["ns", "us", "s"])
+def test_an_interval_of_dates_is_said_in_words(minutes, words, unit):
+    interval = np.timedelta64(minutes, "m")
+    times = np.datetime64("2026-01-01", unit) + interval * np.array([0, 1, 2, 2, 3])
+    assert times.dtype == f"M8[{unit}]"
+    for given in (interval, None):  # the median of 1, 1, 0 and 1 of them
+        with pytest.raises(ValueError, match=rf"half an interval \({words}\) or more"):
+            fill_gaps(times, interval=given)
+
+
+def test_an_interval_of_months():
+    times = np.array(["2026-01", "2026-02", "2026-03", "2026-03"], "M8[M]")
+    with pytest.raises(ValueError, match=r"half an interval \(1 months\) or more"):
+        fill_gaps(times)
+
+
 def test_gaps_are_of_a_sequence():
     ids = [0, 0, 0, 1, 1, 1]
     rows, missed = fill_gaps([0.0, 1.1, 2.0, 50.0, 52.9, 54.0], groups=ids)
