@@ -206,10 +206,12 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     init_params : {"kmeans", "random"}, default="kmeans"
         The first start from clusters of rows and the others from randomly chosen rows,
         or every second one of a given number; or all from these. Every third start
-        looks at means of a few rows in place of rows, or the other way round. Starts of
-        codes (`Categorical`) are by turns states of codes that come before and after
-        the same ones, random probabilities, and either of the former; or all random.
-        Three of four starts of a `Regression` have states that each fit a few rows.
+        looks at means of a few rows in place of rows, or the other way round: every
+        second of the latter is from clusters too, which find the few rows that lie far
+        out. Starts of codes (`Categorical`) are by turns states of codes that come
+        before and after the same ones, random probabilities, and either of the former;
+        or all random. Three of four starts of a `Regression` have states that each fit
+        a few rows.
     warm_start : bool, default=False
         Start from the last solution.
     random_state : int, RandomState instance or None, default=None

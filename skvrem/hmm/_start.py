@@ -40,6 +40,9 @@ LLOYD_ITERATIONS = 20
 # Of codes: most whose neighbours are compared; and what starts take turns with, where
 # the means of windows show states that stay, and single rows those of one code.
 MOST_CODES, OF_CODES = 500, ("company", "chance", "rows", "chance", "rows", "chance")
+# Where a family has means of rows, which hide the few rows that lie far out: the third
+# start of so many, which looks at single rows, is of clusters.
+OF_ROWS = 6
 # Where states fit a few rows: every start of so many is of clusters.
 OF_CLUSTERS = 4
 # What keeps neighbours that are the same apart.
@@ -199,7 +202,8 @@ def starting_parameters(model, sample, method, number, rng):
         Of `take_sample`.
     method : {"kmeans", "others", "random"} or Atoms
         Clusters of rows; or the clusters of randomly chosen rows, in place of which the
-        "others" are, of codes, what takes turns; or a state of the rows at atoms.
+        "others" are, of codes, what takes turns, and now and then clusters of single
+        rows; or a state of the rows at atoms.
     number : int
         Which start of the fit it is.
     rng : numpy.random.Generator
@@ -223,7 +227,10 @@ def _begun(model, method, number, sample, rng):
         turn = "chance" if method == "random" else OF_CODES[number % len(OF_CODES)]
     if emission.few_rows and free and number % OF_CLUSTERS:
         return _of_few_rows(model, sample, rng)
-    method = "random" if method == "others" else method
+    if method == "others":
+        means = emission.window > 1 and not (emission.unordered or emission.few_rows)
+        clusters = means and number % OF_ROWS == 2
+        method = "kmeans" if clusters else "random"
     if turn == "chance":
         found = sample.parameters(model, *_by_chance(codes, sample.inside, n, rng))
         return found._replace(emission=emission.given_start(found.emission))

@@ -591,6 +591,20 @@ def test_more_starts_are_no_worse(jumps):
     assert (np.diff(many.history_["passes"]) >= 1.0).all()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_default_fit_has_states_of_a_few_extreme_counts(seed):
+    """Means of some rows hide such rows, and few starts choose them at random."""
+    rng = np.random.default_rng(2)
+    busy = np.cumsum(rng.random(365) < 0.1) % 2
+    X = rng.poisson(np.where(busy, 12.0, 2.0))
+    some = rng.choice(365, 6, replace=False)
+    X[some] = np.append(rng.poisson(60.0, 5), 300)
+    known = Poisson(rate_init=[[2.0], [12.0], [60.0], [300.0]])
+    best = VRHMM(4, emission=known, random_state=0, n_init=1).fit(X[:, None])
+    model = VRHMM(4, emission="poisson", random_state=seed).fit(X[:, None])
+    assert model.objective_ > best.objective_ - 1e-4
+
+
 def test_warm_start(jumps):
     X, ids, _ = jumps
     model = VRHMM(3, random_state=0, warm_start=True).fit(X, groups=ids)
