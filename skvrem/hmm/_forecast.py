@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.hmm._inference import generator_of, run
+from skvrem.hmm._inference import generator_of, mean_resultant, run
 from skvrem.hmm._input import (
     check_inputs,
     find_columns,
@@ -144,9 +144,7 @@ def _over_states(states, mean, variance, angles):
     second = average(variance + np.square(mean))
     spread = np.sqrt(np.maximum(second - np.square(expected), 0.0))
     if angles.any():
-        # A state's variance is 2 less twice the length of its mean resultant vector.
-        length = np.maximum(1.0 - 0.5 * variance[..., angles], 0.0)
-        resultant = average(length * np.exp(1j * mean[..., angles]))
+        resultant = mean_resultant(states, mean[..., angles], variance[..., angles])
         expected[..., angles] = np.angle(resultant)
         with np.errstate(divide="ignore"):
             logs = np.log(np.minimum(np.abs(resultant), 1.0))

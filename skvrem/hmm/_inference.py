@@ -18,6 +18,9 @@ from skvrem.utils._validation import among, as_generator, check_size
 PerRow = ArrayLike | None
 
 TINY = np.finfo(float).tiny
+# Of angles: the least difference of two probabilities, and radians within which, by the
+# rounding of float32, an angle is where it is measured from.
+THIN, AT_CUT = 1e-15, 1e-6
 
 
 def run(estimator, X, groups, lengths, backward=False):
@@ -280,7 +283,9 @@ def pseudo_residuals(self, X, *, groups=None, lengths=None):
 
     With :math:`u = P(Y_t \le y_t \mid y_1, \dots, y_{t-1})`, of discrete
     distributions the middle of the jump, the residual is
-    :math:`\Phi^{-1}(u)`: standard normal where the model is right.
+    :math:`\Phi^{-1}(u)`: standard normal where the model is right. An angle is measured
+    from the point opposite to the mean direction that is expected of its row: its
+    residual is negative to the right of this and positive to the left.
 
     Parameters
     ----------
@@ -294,7 +299,9 @@ def pseudo_residuals(self, X, *, groups=None, lengths=None):
     Returns
     -------
     residuals : ndarray of shape (n_samples, n_features)
-        NaN where X is; at most 38 in size, where tails are too thin for floats.
+        NaN where X is, and of an angle at the very point that it is measured from, as
+        :math:`\pi` where a mean is fixed at 0: u is 0 or 1 alike there. At most 38 in
+        size, of angles 8, where tails are too thin for floats.
 
     References
     ----------
@@ -317,8 +324,13 @@ def pseudo_residuals(self, X, *, groups=None, lengths=None):
     rows = np.asarray(passes.layout.rows.X, np.float64)
     known = np.where(np.isnan(rows), 0.0, rows)
     # Missing is as well what depends on a covariate that is.
-    residuals = rows[:, emission.value_places()]
+    residuals, angles = rows[:, emission.value_places()], emission.angles()
     for j, column in enumerate(residuals.T):
+        if angles[j]:
+            column[:] = _of_angles(
+                emission, j, known, predicted, parameters.emission, column
+            )
+            continue
         tails = emission.tails_at(known, j, parameters.emission)
         # Of each tail the one that keeps its digits.
         lower, upper = ((predicted * tail).sum(axis=1) for tail in tails)
@@ -326,6 +338,39 @@ def pseudo_residuals(self, X, *, groups=None, lengths=None):
         tail = ndtri(np.clip(np.where(low, lower, upper), TINY, 0.5))
         column[:] = np.where(np.isnan(column), np.nan, np.where(low, tail, -tail))
     return residuals
+
+
+def _of_angles(emission, j, known, predicted, parameters, angle):
+    """Return residuals of column j, angles; see `pseudo_residuals`."""
+    mean, variance = (
+        part[:, :, [j]] for part in emission.moments_at(parameters, known)
+    )
+    # Where angles are the least expected, as no choice makes the two sides of it one.
+    cut = np.angle(-mean_resultant(predicted, mean, variance)[:, 0])
+    at_cut = known.copy()
+    at_cut[:, emission.value_places()[j]] = cut
+    below, to_cut = (
+        (predicted * emission.tails_at(X, j, parameters)[0]).sum(axis=1)
+        for X in (known, at_cut)
+    )
+    u, turn = (below - to_cut) % 1.0, np.angle(np.exp(1j * (angle - cut)))
+    # By rounding it could be on either side.
+    thin = np.minimum(u, 1.0 - u) < THIN
+    u = np.where(thin, np.where(turn > 0.0, THIN, 1.0 - THIN), u)
+    return np.where(np.abs(turn) > AT_CUT, ndtri(u), np.nan)
+
+
+def mean_resultant(shares, mean, variance):
+    """Return mean resultant vectors of angles over states, complex.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (..., n_states)
+    mean, variance : ndarray of shape (..., n_states, n)
+        Mean angles, and 2 less twice the lengths of the mean resultant vectors.
+    """
+    length = np.maximum(1.0 - 0.5 * variance, 0.0)
+    return np.einsum("...k,...kd->...d", shares, length * np.exp(1j * mean))
 
 
 def sample_states(self, X, n_paths=1, random_state=None, *, groups=None, lengths=None):

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import sklearn
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal, norm, vonmises
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -23,6 +23,8 @@ from skvrem.hmm import (
     Gaussian,
     Homogeneous,
     Poisson,
+    VonMises,
+    WrappedCauchy,
     _stream,
 )
 from skvrem.hmm._input import open_rows
@@ -964,6 +966,74 @@ def test_pseudo_residuals_are_normal_where_the_model_is_right(family):
     assert abs(kept.mean()) < 0.05 and abs(kept.std() - 1.0) < 0.05
     wrong = VRHMM(1, emission=family).fit(X).pseudo_residuals(X)
     assert abs(np.nanmean(wrong**4) - 3.0) > 0.5
+
+
+def turning(family, centre, n=3000):
+    """Angles of two states about a mean direction: one is anywhere, one near to it."""
+    rng = np.random.default_rng(0)
+    states = np.cumsum(rng.random(n) < 0.05) % 2
+    if family is VonMises:
+        return rng.vonmises(centre, np.where(states, 6.0, 0.5))[:, None]
+    width = -np.log(np.where(states, 0.7, 0.2))
+    return np.angle(np.exp(1j * (centre + width * rng.standard_cauchy(n))))[:, None]
+
+
+def rounded(X):
+    """Angles in whole tens of degrees, of which half a turn is one."""
+    return np.radians(10.0 * np.round(np.degrees(X) / 10.0))
+
+
+@pytest.mark.parametrize("centre", [0.0, 1.0, np.pi])
+@pytest.mark.parametrize("family", [VonMises, WrappedCauchy])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_residuals_of_rounded_angles(centre, family, fixed):
+    """None is extreme for lying where -pi and pi meet, however many do."""
+    X = rounded(turning(family, centre))
+    assert (np.abs(X) > 3.14).sum() > 10
+    emission = family(mean=centre) if fixed else family()
+    model = VRHMM(2, emission=emission, random_state=0).fit(X)
+    residuals = model.pseudo_residuals(X)
+    missing = np.isnan(residuals)
+    opposite = np.abs(np.angle(-np.exp(1j * (X - centre)))) < 1e-5
+    np.testing.assert_array_equal(missing, opposite if fixed else False)
+    wrapped = model.pseudo_residuals(X % (2.0 * np.pi))
+    np.testing.assert_allclose(wrapped, residuals, rtol=1e-6, atol=1e-9)
+    assert np.nanmax(np.abs(residuals)) < 5.0
+    assert np.nanstd(residuals) == pytest.approx(1.0, abs=0.05)
+    assert abs(np.nanmean(residuals)) < 0.06
+
+
+def test_residuals_of_angles_are_measured_from_opposite_to_their_mean():
+    """By sums over a fine grid of angles, one row after the other."""
+    X = turning(VonMises, 1.0, 40)
+    emission = VonMises([[1.0], [-2.5]], concentration=[[0.5], [6.0]])
+    chain = Homogeneous([[0.95, 0.05], [0.05, 0.95]])
+    model = VRHMM(2, emission=emission, transitions=chain).fit(X)
+    residuals = model.pseudo_residuals(X)
+    filtered, transmat = model.filter_proba(X), model.transmat_
+    predicted = np.vstack([model.startprob_, filtered[:-1] @ transmat])
+    grid = np.linspace(0.0, 2.0 * np.pi, 200_001)[:-1]
+    densities = np.array(
+        [vonmises.pdf(grid, *own) for own in zip([0.5, 6.0], [1.0, -2.5], strict=True)]
+    )
+    for row, shares in enumerate(predicted):
+        density = shares @ densities / (shares @ densities).sum()
+        cut = np.angle(-density @ np.exp(1j * grid))
+        turned = (grid - cut) % (2.0 * np.pi)
+        u = density[turned <= (X[row, 0] - cut) % (2.0 * np.pi)].sum()
+        assert norm.cdf(residuals[row, 0]) == pytest.approx(u, abs=1e-4)
+
+
+def test_residuals_of_angles_far_from_all():
+    """On the side that they are of, and missing at the point between the two."""
+    known = VonMises([[0.5]], concentration=[[1e4]])
+    model = VRHMM(1, emission=known).fit([[0.5], [0.5]])
+    X = np.array([[0.4], [-2.0], [0.5 - 3.1], [0.5 - np.pi], [0.5 + 3.1], [2.0]])
+    residuals = model.pseudo_residuals(X)[:, 0]
+    assert np.isnan(residuals[3])
+    np.testing.assert_allclose(
+        np.delete(residuals, 3), [-7.94] * 3 + [7.94] * 2, atol=0.1
+    )
 
 
 @pytest.mark.parametrize("family", ["bernoulli", "categorical"])
