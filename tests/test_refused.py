@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
 
 from skvrem.utils.discovery import all_estimators
 
@@ -34,6 +35,33 @@ def test_columns_that_are_no_numbers_are_named(estimator_class):
     frame["place"] = "Bergen"
     refused(estimator_class, frame[["a", "place"]], "holds 'Bergen'|CountVectorizer")
     refused(estimator_class, frame[[]], "no columns|minimum of 1")
+
+
+@EVERY
+@pytest.mark.parametrize("container", [np.asarray, np.ndarray.tolist])
+def test_integers_beyond_floating_point(estimator_class, container):
+    rows = X.astype(object)
+    rows[3, 1] = -(10**400)
+    refused(estimator_class, container(rows), "column 1 holds .* of about -1e400")
+
+
+@pytest.mark.parametrize(
+    "estimator_class",
+    [c for c in ARRAYS if has_fit_parameter(c(), "sample_weight")],
+    ids=lambda c: c.__name__,
+)
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [
+        ([1.0] * (N - 1) + ["heavy"], "element 39 is 'heavy'"),
+        ([1.0] * (N - 1) + [10**400], "element 39 .* 1e400"),
+        (np.full(N, np.datetime64("2020-01-01")), "element 0 is .*date"),
+        ("balanced", "in an array, but got the text 'balanced'"),
+    ],
+)
+def test_weights_that_are_no_numbers_are_named(estimator_class, weight, match):
+    with pytest.raises(ValueError, match=f"sample_weight must be numbers, .*{match}"):
+        estimator_class().fit(X, y, sample_weight=weight)
 
 
 @EVERY
@@ -70,6 +98,21 @@ def test_parameters_of_answers_are_checked_there(estimator_class):
         estimator.set_params(**{name: "1"})
         with pytest.raises(ValueError, match=name):
             estimator.transform(X)
+
+
+@EVERY
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.FewGroupsWarning")
+def test_no_rows_have_no_answer(estimator_class):
+    estimator = estimator_class()
+    if "max_iter" in estimator.get_params():
+        estimator.set_params(max_iter=3)
+    estimator.fit(X, y)
+    for name in ("predict", "transform", "score", "perplexity"):
+        if hasattr(estimator, name):
+            given = (y[:0],) if name == "score" else ()
+            with pytest.raises(ValueError, match="0 sample"):
+                getattr(estimator, name)(X[:0], *given)
 
 
 @EVERY

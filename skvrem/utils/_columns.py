@@ -1,5 +1,6 @@
 """Columns of X: named by parameters, without numbers, with values that come again."""
 
+import math
 from contextlib import contextmanager
 from datetime import date
 from numbers import Integral
@@ -21,6 +22,7 @@ MOST_CODES, ROWS_A_CODE, N_FREQUENT, TIMES, FEWER_TIMES = 10, 10, 2, 10, 3
 TOGETHER, MOST_TOGETHER = 0.8, 1000  # of more, all pairs would take memory
 # Share of distinct values from which on a column is as if it were not rounded.
 DISTINCT = 0.75
+BEYOND_FLOATS = "too large for floating point"
 
 
 def column_names(X):
@@ -115,6 +117,9 @@ def column_number(column, use, names, n_columns):
 def naming_columns(X, needs, advice, numbers=None):
     """Say which columns of X hold something else than numbers, where some do.
 
+    Or which element is none, of what has one dimension. Integers that no floating
+    point number is near are none either.
+
     Parameters
     ----------
     X : array-like
@@ -140,7 +145,7 @@ def naming_columns(X, needs, advice, numbers=None):
         if any(map(_is_of_times, dtypes if np.iterable(dtypes) else [dtypes])):
             raise ValueError("dates")
         yield
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         wrong = _not_numbers(X, numbers)
         if wrong:
             raise ValueError(f"{needs}, but {', '.join(wrong)}. {advice}") from None
@@ -150,6 +155,8 @@ def naming_columns(X, needs, advice, numbers=None):
             raise ValueError(f"{needs}, but X has no columns.") from None
         if "float() argument" in str(error):
             raise TypeError(f"{needs}: {error}.") from None
+        if isinstance(error, OverflowError):
+            raise ValueError(f"{needs}, but got one {BEYOND_FLOATS}.") from None
         raise
 
 
@@ -160,6 +167,9 @@ def _not_numbers(X, numbers):
             X = np.array(X, dtype=object)
         except ValueError:  # ragged
             return []
+    if getattr(X, "ndim", 0) == 1:
+        found = _no_number(np.asarray(X))
+        return [] if found is None else [f"element {found[0]} is {found[1]}"]
     if hasattr(X, "iloc") and X.ndim == 2:
         columns = [np.asarray(X.iloc[:, j]) for j in range(X.shape[1])]
     elif hasattr(X, "get_columns"):  # polars
@@ -174,28 +184,41 @@ def _not_numbers(X, numbers):
         name = f"column {name if names is None else repr(names[j])}"
         if column.dtype.kind in "mM":
             wrong.append(f"{name} holds dates or times")
-        elif column.dtype.kind in "OUS":
-            value = next(filter(_is_text_or_date, column), None)
-            if value is not None:
-                value = value.item() if isinstance(value, np.generic) else value
-                wrong.append(f"{name} holds {value!r}")
+            continue
+        found = _no_number(column)
+        if found is not None:
+            wrong.append(f"{name} holds {found[1]}")
     return wrong
+
+
+def _no_number(column):
+    """Return place and description of the first element that is no number, or None."""
+    if column.dtype.kind not in "OUSmM":
+        return None
+    for place, value in enumerate(column):
+        if isinstance(value, date | np.datetime64 | np.timedelta64):
+            return place, _shown(value)
+        try:
+            float(value)
+        except OverflowError:
+            about = ""
+            if isinstance(value, Integral):
+                about = f"of about {'-' * (value < 0)}1e{math.log10(abs(value)):.0f}, "
+            return place, f"a number {about}{BEYOND_FLOATS}"
+        except (TypeError, ValueError):
+            if isinstance(value, str):
+                return place, _shown(value)
+    return None
+
+
+def _shown(value):
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def _is_of_times(dtype):
     """Whether a type, of numpy, pandas or polars, is that of dates or durations."""
     temporal = getattr(dtype, "is_temporal", None)
     return getattr(dtype, "kind", None) in ("m", "M") or bool(temporal and temporal())
-
-
-def _is_text_or_date(value):
-    if isinstance(value, date | np.datetime64 | np.timedelta64):
-        return True
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return isinstance(value, str)
-    return False
 
 
 def native(X):

@@ -359,9 +359,7 @@ def check_weight(sample_weight, n_samples):
     refuse_dask(sample_weight)
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n_samples, sample_weight)
-    weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
+    weight = _as_weights(sample_weight)
     check_one_each(weight, "sample_weight must have one number", n_samples, "samples")
     if weight.min() < 0.0:
         raise ValueError(
@@ -372,6 +370,14 @@ def check_weight(sample_weight, n_samples):
         raise ValueError("sample_weight is zero for every sample: nothing to fit.")
     _check_largest(weight, LEAST_WEIGHT)
     return weight
+
+
+def _as_weights(given):
+    needs, advice = "sample_weight must be numbers", "Say how often each sample counts."
+    with naming_columns(given, needs, advice):
+        return check_array(
+            given, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+        )
 
 
 def _check_largest(weight, least=0.0):
@@ -555,9 +561,7 @@ def check_block(rows, columns, *, sparse=False, missing=False, power=2, y=None):
 
 
 def _check_weights(weight):
-    weight = check_array(
-        weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
+    weight = _as_weights(weight)
     if weight.min() < 0.0:
         raise ValueError(f"sample_weight must not be negative, got {weight.min():g}.")
     _check_largest(weight)

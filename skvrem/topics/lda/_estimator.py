@@ -10,7 +10,7 @@ from scipy.special import psi
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import lazily, total_over_blocks
+from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.topics._base import TopicModel, scattered
 from skvrem.topics._input import new_documents
@@ -748,13 +748,19 @@ class TemperedLDA(TopicModel):
         score : float
             In nats, of all documents together. To compare models of different kinds
             use :func:`skvrem.text.document_completion`.
+
+        Raises
+        ------
+        ValueError
+            If there is no document, or they are no counts of as many words as in `fit`.
         """
         return self._score(X)[0]
 
     def _score(self, X):
         """Return what `score` does, and the tokens of X."""
         check_is_fitted(self)
-        score, tokens = total_over_blocks(self, _score_of_block, X)
+        of_rows = _score_of_block if of_dask(X) else _score_of
+        score, tokens = total_over_blocks(self, of_rows, X)
         return float(score), float(tokens)
 
     def perplexity(self, X: MatrixLike, sub_sampling: bool = False) -> float:
@@ -780,9 +786,12 @@ class TemperedLDA(TopicModel):
 
 
 def _score_of_block(estimator, rows):
+    """Return what a block adds to the score and the tokens; it may be empty."""
+    return _score_of(estimator, rows) if rows.shape[0] else np.zeros(2)
+
+
+def _score_of(estimator, rows):
     """Return the score of documents, and their tokens."""
-    if hasattr(rows, "shape") and not rows.shape[0]:
-        return np.zeros(2)
     data = new_documents(estimator, rows)
     bound, divergence = estimator._bound(data)
     tokens = data.total_weight
