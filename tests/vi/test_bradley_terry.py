@@ -465,13 +465,62 @@ BAD = {
     "itself": (([[0, 1], [3, 3]], None), "Row 1 of X is a match of .*3.* against"),
     "missing": (([[0.0, 1.0], [np.nan, 2.0]], None), "missing in row 1"),
     "None": ((np.array([["a", "b"], ["a", None]], object), None), "missing in row 1"),
+    "NaN in a list": (([("a", np.nan), ("a", "b")], None), "missing in row 0"),
+    "NaN in lists of codes": (([[0, 1], [np.nan, 1]], None), "missing in row 1"),
     "mixed": ((np.array([["a", 1], ["b", 2]], object), None), "one type"),
+    "mixed in a list": (([(1, "b"), ("a", "b")], None), "one type .* int and str"),
+    "winners": (([("a", "b"), ("c", "b")], ["a", "b"]), "'a'. It names the winners"),
+    "winners' codes": (([[3, 4], [5, 4]], [3, 4]), "got 3 in row 0. It names"),
+    "words": (([("a", "b"), ("c", "b")], ["won", "lost"]), "1 where .* 0 is 'won'"),
     "above": (([[0, 1], [1, 2]], [1.0, 2.0]), "y must be between .* got 2 in row 1"),
     "NaN": (([[0, 1]], [np.nan]), "y contains NaN"),
     "too few results": (([[0, 1], [1, 2]], [1.0]), "one result for each of the 2"),
     "no match": ((np.empty((0, 2)), None), "0 sample"),
     "weights": (([[0, 1]], [1.0], [-1.0]), "sample_weight must not be negative"),
 }
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        ([("a", "b"), ("b", "c")], "U"),
+        ([(b"a", b"b")], "S"),
+        ([(1, 2), (2, 3)], "i"),
+        ([(1, 2.5)], "f"),
+        (np.array([["a", "b"]], object), "O"),
+    ],
+)
+def test_labels_of_one_kind_stay_what_they_are(rows, kind):
+    items = BradleyTerry().fit(rows).items_
+    assert items.dtype.kind == kind
+    assert set(items.tolist()) == {label for row in rows for label in row}
+
+
+def test_a_column_of_numbers_beside_names():
+    rows = [("a", "b", 1), ("b", "c", 0), ("a", "c", -1)]
+    model = BradleyTerry(home_advantage=True).fit(rows)
+    same = BradleyTerry(home_advantage=True).fit(np.array(rows))
+    assert np.array_equal(model.posterior_.mean, same.posterior_.mean)
+    assert model.items_.dtype.kind == "U"
+
+
+def test_winners_as_results():
+    rows, winners = [("a", "b"), ("c", "b"), ("a", "c")], ["a", "b", "c"]
+    results = np.asarray(winners) == np.asarray(rows)[:, 0]  # as the message has it
+    assert results.tolist() == [True, False, False]
+    model = BradleyTerry().fit(rows, results)
+    first = BradleyTerry().fit([("a", "b"), ("b", "c"), ("c", "a")])
+    assert np.allclose(model.posterior_.mean, first.posterior_.mean)
+
+
+def test_a_stream_goes_on_with_labels_of_its_kind():
+    model = BradleyTerry().partial_fit([("a", "b")])
+    untouched = Untouched(model)
+    with pytest.raises(ValueError, match="one type"):
+        model.partial_fit([(1, 2)])
+    untouched.check()
+    with pytest.raises(ValueError, match="missing in row 0"):
+        model.predict_proba([("a", np.nan)])
 
 
 @pytest.mark.parametrize("state", ["new", "fitted"])

@@ -23,6 +23,7 @@ from skvrem.utils._validation import among, check_parameters
 from skvrem.vi.bradley_terry import _inference
 from skvrem.vi.bradley_terry._input import (
     aggregate,
+    appended,
     count_groups,
     numbered_labels,
     open_matches,
@@ -248,8 +249,9 @@ class BradleyTerry(
         Raises
         ------
         ValueError
-            For parameters out of range, a missing label, an item that meets itself, or
-            a result out of range. The estimator is then as it was before.
+            For parameters out of range, a missing label, labels of more than one type,
+            an item that meets itself, or a result that is no such number. The
+            estimator is then as it was before.
 
         Warns
         -----
@@ -437,7 +439,10 @@ class BradleyTerry(
         numbers = self._numbers_of(found)
         fresh = numbers < 0
         numbers[fresh] = self.items_.size + np.arange(fresh.sum())
-        return np.concatenate([self.items_, found[fresh]]), numbers[where]
+        items = appended(self.items_, found[fresh])
+        if items.dtype.kind == "O":
+            numbered_labels(items)  # of one type, or it says so
+        return items, numbers[where]
 
     def _warm_mean(self, items, offset, eta):
         """Return where to start from the last skills, and whether there are any."""

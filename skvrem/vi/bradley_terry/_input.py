@@ -3,6 +3,7 @@
 import contextlib
 from copy import copy
 from functools import partial
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_array
 
 from skvrem.data import of_dask, open_remote
-from skvrem.utils._columns import check_one_each
+from skvrem.utils._columns import check_one_each, naming_columns
 from skvrem.utils._remote import check_chunks
 from skvrem.utils._validation import (
     check_columns_of,
@@ -46,8 +47,9 @@ def open_labels(estimator, X, reset):
             "dates strings."
         )
     # Missing labels are looked for below, where the row can be named.
+    given = _as_objects(X) if isinstance(X, list | tuple) else X
     labels = validate_data(
-        estimator, X, reset=reset, dtype=None, ensure_all_finite=False
+        estimator, given, reset=reset, dtype=None, ensure_all_finite=False
     )
     name = type(estimator).__name__
     # Further rows have as many columns as the first ones.
@@ -62,6 +64,8 @@ def open_labels(estimator, X, reset):
         )
     home = _home(labels[:, 2]) if third else np.ones(len(labels))
     labels = labels[:, :2]
+    if given is not X:
+        labels = _of_one_kind(labels)
     missing = _missing(labels)
     if missing.any():
         row = int(missing.any(axis=1).argmax())
@@ -75,6 +79,26 @@ def open_labels(estimator, X, reset):
             f"such rows out ({int(same.sum())} of {len(same)})."
         )
     return labels, home
+
+
+def _as_objects(rows):
+    """Return lists as an array whose elements are as they were given.
+
+    Not strings of numbers, and of what is missing, that stand beside strings.
+    """
+    try:
+        return np.array(rows, dtype=object)
+    except ValueError:  # ragged, as will be said
+        return rows
+
+
+def _of_one_kind(labels):
+    """Return objects as an array of strings or of numbers, where they all are."""
+    flat = labels.ravel().tolist()
+    for kind in (str, bytes, Real):
+        if all(isinstance(label, kind) for label in flat):
+            return np.array(labels.tolist())
+    return labels
 
 
 def _home(column):
@@ -128,7 +152,7 @@ def open_matches(estimator, X, y, sample_weight, ties, reset):
         return _open_blocks(estimator, X, y, sample_weight, ties, reset)
     labels, home = open_labels(estimator, X, reset)
     n = len(labels)
-    result = np.ones(n) if y is None else _results(y, n, ties)
+    result = np.ones(n) if y is None else _results(y, labels, ties)
     weight = check_weight(sample_weight, n)
     if weight is None:
         return labels, home, result, np.ones(n)
@@ -158,10 +182,11 @@ class Counted(NamedTuple):
 
     def merged(self, other):
         """Return the matches of both."""
-        return Counted.of(*map(_appended, self, other))
+        return Counted.of(*map(appended, self, other))
 
 
-def _appended(a, b):
+def appended(a, b):
+    """Return labels, or what else belongs to matches, of both."""
     if len(a) and len(b) and (a.dtype.kind in "US") != (b.dtype.kind in "US"):
         a, b = a.astype(object), b.astype(object)  # which are told of, not converted
     return b if not len(a) else a if not len(b) else np.concatenate([a, b])
@@ -213,20 +238,40 @@ def _counted(estimator, ties, reset, batch):
     return Counted.of(*open_matches(copy(estimator), *given, reset=reset))
 
 
-def _results(y, n, ties):
-    result = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-    check_one_each(result, "y must have one result", n, "matches")
+def _results(y, labels, ties):
     if ties is None:
-        bad = (result < 0.0) | (result > 1.0)
         allowed = "between 0 and 1: 1 where the first item of the row won, 0 where it "
         allowed += "lost, 0.5 for half a win each"
     else:
-        bad = ~np.isin(result, (0.0, 0.5, 1.0))
         allowed = "1, 0.5 or 0: the first item of the row won, tied or lost"
+    given = np.asarray(y)
+    advice = _advice(given, labels) if given.dtype.kind in "OUS" else ""
+    with naming_columns(y, f"y must be {allowed}", advice):
+        result = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    check_one_each(result, "y must have one result", len(labels), "matches")
+    if ties is None:
+        bad = (result < 0.0) | (result > 1.0)
+    else:
+        bad = ~np.isin(result, (0.0, 0.5, 1.0))
     if bad.any():
         row = int(bad.argmax())
-        raise ValueError(f"y must be {allowed}; got {result[row]:g} in row {row}.")
+        raise ValueError(
+            f"y must be {allowed}; got {result[row]:g} in row {row}. "
+            f"{_advice(result, labels)}"
+        )
     return result
+
+
+def _advice(y, labels):
+    """Return what to do about results that are none, as the names of the winners."""
+    if y.shape == (len(labels),):
+        named = labels.astype(object) == y.astype(object)[:, None]
+        if named.any(axis=1).all():
+            return (
+                "It names the winners: pass np.asarray(y) == np.asarray(X)[:, 0], or "
+                "rows with the winner first and no y."
+            )
+    return "Write each result as such a number."
 
 
 def aggregate(codes, home, result, weight, ties):
