@@ -1,6 +1,5 @@
 """How a fit is made: which curvature, from how many rows, which solver and steps."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -39,8 +38,8 @@ GRAM_STEP, JOINT_STEP, BOUND_STEP_CLASSES, OTHER_STEP = 1.5, 1.25, 2.0, 1.0
 AUTO_RANK = 20
 ONE = schedules.Constant(1.0)
 BLOCKED = ("stochastic", "svrg")
-# Epochs between objectives that tell how slow a solver is, where its gains are noisy.
-WINDOWS = {"svrg": 3, "stochastic": solvers.Stochastic.patience}
+# Epochs between objectives that tell how slow "svrg" is, whose gains are noisy.
+SVRG_WINDOW = 3
 
 
 def choose_curvature(estimator, p, k, data, *, own, stream=False, joint=False):
@@ -224,13 +223,14 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
             changes |= {"online": None, **_cost(own, "hessian", p, k, data)}
             closer = replace(model, **changes)
             # Derivatives of tol are what a gain of about its square leaves.
-            window = WINDOWS.get(solver, 1)
-            until = solvers.WhenSlow(min(estimator.tol, estimator.tol**2), window)
+            window = SVRG_WINDOW if solver == "svrg" else 1
+            aim = min(estimator.tol, estimator.tol**2)
+            until = solvers.WhenSlow(aim, window, power=stream)
             if stream:
                 # A form that is asked for goes on in it, as long as nothing is claimed.
                 named = estimator.curvature != "auto" or estimator.gradient_memory > 0.0
-                least = {"least": math.inf} if named else {}
-                until = solvers.WhenNoisy(estimator.tol, until, **least)
+                slow = None if named else until
+                until = solvers.WhenNoisy(estimator.tol, made.patience, slow)
             made = solvers.Switch(
                 made, solvers.QuasiNewton(estimator.tol), until, closer
             )

@@ -1,12 +1,11 @@
 """Which solver, how many blocks, which step: the choices that "auto" makes."""
 
-import math
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 from skvrem.schedules import Constant, Power
-from skvrem.solvers._switch import AfterEpochs, Switch, WhenNoisy, WhenSlow
+from skvrem.solvers._switch import AfterEpochs, Switch, WhenNoisy
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.solvers.estimate._incremental import Incremental
 from skvrem.solvers.estimate._saga import SAGA
@@ -216,5 +215,4 @@ def _to_the_end(noisy, estimator):
     certify the end, and to go on where it is not one.
     """
     passes = Squarem() if hasattr(estimator, "acceleration") else Batch()
-    slow = WhenSlow(estimator.tol, noisy.patience)
-    return Switch(noisy, passes, WhenNoisy(estimator.tol, slow, least=math.inf))
+    return Switch(noisy, passes, WhenNoisy(estimator.tol, noisy.patience))

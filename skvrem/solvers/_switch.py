@@ -10,8 +10,6 @@ from skvrem.solvers.estimate._minibatches import Minibatches
 
 # Epochs that a solver may still need before it is slow.
 MOST_EPOCHS = 20
-# What one is good for whose steps shrink: so many.
-NOISY_EPOCHS = 10
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,14 @@ class WhenSlow:
     window : int, default=1
         Epochs between the objectives whose differences are compared: more for a
         solver whose gains are noisy.
+    power : bool, default=False
+        Gains fall as a power of the epochs, as where steps shrink as one over these:
+        else by the same factor every time.
     """
 
     tol: float
     window: int = 1
+    power: bool = False
 
     def __call__(self, objectives):
         """Whether the second shall go on from the last of these objectives."""
@@ -59,8 +61,15 @@ class WhenSlow:
             return False  # at the end, or at the limit of rounding
         if now >= before:
             return True
-        rate = now / before
-        aim = max(self.tol, rounding) * (1.0 - rate) / now
+        rate, aim = now / before, max(self.tol, rounding)
+        if self.power:
+            n = len(objectives)
+            # Of what is left, the sum of gains that fall faster by one.
+            falls = math.log(rate) / math.log1p(-self.window / n) - 1.0
+            left = now * n / self.window
+            most = math.log1p(MOST_EPOCHS / n)
+            return falls <= 0.0 or math.log(left / (falls * aim)) > falls * most
+        aim *= (1.0 - rate) / now
         return math.log(aim) / math.log(rate) * self.window > MOST_EPOCHS
 
 
@@ -69,32 +78,32 @@ class WhenNoisy:
     """The first solver cannot tell that it is at the end, and is near it.
 
     Its objectives are what batches saw while the point moved. Where their gains say
-    that little is left, another has to certify it; after ten epochs, also where they
-    are slow or only fluctuate.
+    that little is left, another has to certify it.
 
     Parameters
     ----------
     tol : float
         The gain that may be left where the fit will stop.
-    slow : WhenSlow
-        Over as many epochs as the first solver's gains are added up.
-    least : float, default=10
-        Epochs before which these are not judged.
+    window : int
+        Epochs over which the loop adds up the first solver's gains.
+    slow : WhenSlow, default=None
+        The second shall also go on where the first is slow or its last epoch gained
+        nothing; None: only near the end.
     """
 
     tol: float
-    slow: WhenSlow
-    least: float = NOISY_EPOCHS
+    window: int
+    slow: WhenSlow | None = None
 
     def __call__(self, objectives):
         """Whether the second shall go on from the last of these objectives."""
-        window, seen = self.slow.window, objectives[1:]  # nobody saw the start's
+        seen = objectives[1:]  # nobody saw the start's
         # As the loop would end the fit.
-        if left_to_gain(np.diff(seen), 0.0, window) < self.tol:
+        if left_to_gain(np.diff(seen), 0.0, self.window) < self.tol:
             return True
-        if len(seen) <= self.least:
+        if self.slow is None or len(seen) < 2:
             return False
-        return not seen[-1] > seen[-1 - window] or self.slow(seen)
+        return not seen[-1] > seen[-2] or self.slow(seen)
 
 
 class Switch:

@@ -137,29 +137,44 @@ def test_slow_is_what_takes_more_epochs_than_may_be(window, height):
     assert WhenSlow(1e-30)([1e-3 * value for value in seen - height])
 
 
+@pytest.mark.parametrize("power", [1.5, 3.0, 8.0])
+@pytest.mark.parametrize("n", [3, 7])
+def test_gains_that_fall_as_a_power_are_slow_where_many_are_left(power, n):
+    """What is left is the rest of the series, as far as its integral tells."""
+    epochs = np.arange(1.0, n + 1.0)
+    objectives = np.cumsum(np.append(-1.0, epochs[1:] ** -power))
+    for further, slow in ((MOST_EPOCHS - 1, False), (MOST_EPOCHS + 1, True)):
+        tol = (n + further) ** (1.0 - power) / (power - 1.0)
+        assert WhenSlow(tol, power=True)(list(objectives)) == slow
+    assert not WhenSlow(1e-9, power=True)(list(objectives[:2]))  # too few
+    # That fall no faster than as one over the epochs do not come to an end.
+    endless = list(np.cumsum(np.append(-1.0, 1.0 / epochs[1:])))
+    assert WhenSlow(0.5, power=True)(endless)
+
+
 def test_noise_is_not_an_end():
     """Of gains that fall by half: slow, noise, or little where a fit would end."""
     objectives = [np.nan, *-(0.5 ** np.arange(16.0))]
-    fast = WhenNoisy(1e-6, WhenSlow(1e-6, 2))
+    fast = WhenNoisy(1e-6, 2, WhenSlow(1e-6))
     few, many = objectives[:6], objectives[:12]
     assert not fast(objectives[:3]) and not fast(few) and not fast(many)
     # What the loop would take for the end is another's to certify, however early.
-    assert WhenNoisy(0.3, WhenSlow(0.3, 2))(few)
-    assert WhenNoisy(0.3, WhenSlow(0.3, 2), least=np.inf)(few)
-    # After ten epochs, so are those that fluctuate or take long.
-    for last in -2.0, objectives[10]:
-        noisy = [*many[:11], last]
-        assert WhenNoisy(0.0, WhenSlow(0.0, 1))(noisy)
-        assert not WhenNoisy(0.0, WhenSlow(0.0, 1))([np.nan, *noisy[2:]])
-        assert not WhenNoisy(0.0, WhenSlow(0.0, 1), least=np.inf)(noisy)
+    assert WhenNoisy(0.3, 2, WhenSlow(0.3))(few)
+    assert WhenNoisy(0.3, 2)(few)
+    # So is what an epoch without a gain leaves, and what takes long.
+    for seen in [np.nan, -1.0, -1.0], [*many, -2.0]:
+        assert WhenNoisy(0.0, 2, WhenSlow(0.0))(seen)
+        assert not WhenNoisy(0.0, 2)(seen)
+        assert not WhenNoisy(0.0, 2, WhenSlow(0.0))(seen[:2])
     slow = [np.nan, *-(0.9 ** np.arange(11.0))]
-    assert WhenNoisy(1e-6, WhenSlow(1e-6, 2))(slow)
-    assert not WhenNoisy(1e-6, WhenSlow(1e-6, 2))(slow[:-1])
+    assert WhenNoisy(1e-6, 2, WhenSlow(1e-6))(slow[:4])
+    assert not WhenNoisy(1e-6, 2, WhenSlow(1e-6))(slow[:3])
+    assert not WhenNoisy(1e-6, 2)(slow)
 
 
 def test_objectives_of_two_temperatures_do_not_compare():
     """What was seen until a temperature changed tells nothing of what is left."""
-    until = WhenNoisy(0.1, WhenSlow(0.1, 2), least=np.inf)
+    until = WhenNoisy(0.1, 2)
     solver = Switch(Falling(1.0, "first"), Falling(0.1, "second"), until)
     solver.start(None, None, None)
     for beta in 0.25, 0.5, 0.75:

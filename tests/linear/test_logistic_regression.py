@@ -514,6 +514,28 @@ def test_stochastic_fits_converge_to_the_optimum(params, tol):
         assert -n * model.history_["objective"][-1] == pytest.approx(loss(model, X, y))
 
 
+@pytest.mark.parametrize("k", [2, 4])
+def test_stochastic_fits_go_over_to_full_passes_early(k):
+    """Three epochs tell that steps that shrink would take long; fewer are kept to."""
+    X, y = draw(n=3000, d=20, k=k)
+    given = {"solver": "stochastic", "random_state": 0}
+    whole = SBMLogisticRegression(**given).fit(X, y)
+    names = list(whole.history_["solver"])
+    n_epochs = names.count("stochastic") - 1
+    assert 2 <= n_epochs <= 4 and whole.converged_
+    assert names == ["stochastic"] * (n_epochs + 1) + ["batch+lbfgs"] * (
+        len(names) - n_epochs - 1
+    )
+    with pytest.warns(ConvergenceWarning):
+        few = SBMLogisticRegression(**given, max_iter=2).fit(X, y)
+    assert set(few.history_["solver"]) == {"stochastic"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        # A curvature that is asked for goes on.
+        bound = SBMLogisticRegression(**given, max_iter=8, curvature="bound")
+        assert set(bound.fit(X, y).history_["solver"]) == {"stochastic"}
+
+
 # Streams
 
 
