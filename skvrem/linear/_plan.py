@@ -40,6 +40,9 @@ ONE = schedules.Constant(1.0)
 BLOCKED = ("stochastic", "svrg")
 # Epochs between objectives that tell how slow "svrg" is, whose gains are noisy.
 SVRG_WINDOW = 3
+# Epochs of "stochastic" before anyone asks whether they are slow, where there is no end
+# that they could be far from: so many of them can be asked for, as to look at them.
+ENDLESS = 10
 
 
 def choose_curvature(estimator, p, k, data, *, own, stream=False, joint=False):
@@ -230,7 +233,8 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
                 # A form that is asked for goes on in it, as long as nothing is claimed.
                 named = estimator.curvature != "auto" or estimator.gradient_memory > 0.0
                 slow = None if named else until
-                until = solvers.WhenNoisy(estimator.tol, made.patience, slow)
+                least = 2 if estimator.tol > 0.0 else ENDLESS + 1
+                until = solvers.WhenNoisy(estimator.tol, made.patience, slow, least)
             made = solvers.Switch(
                 made, solvers.QuasiNewton(estimator.tol), until, closer
             )

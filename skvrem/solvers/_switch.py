@@ -89,11 +89,14 @@ class WhenNoisy:
     slow : WhenSlow, default=None
         The second shall also go on where the first is slow or its last epoch gained
         nothing; None: only near the end.
+    least : int, default=2
+        Epochs that the first makes before it is so judged.
     """
 
     tol: float
     window: int
     slow: WhenSlow | None = None
+    least: int = 2
 
     def __call__(self, objectives):
         """Whether the second shall go on from the last of these objectives."""
@@ -101,7 +104,7 @@ class WhenNoisy:
         # As the loop would end the fit.
         if left_to_gain(np.diff(seen), 0.0, self.window) < self.tol:
             return True
-        if self.slow is None or len(seen) < 2:
+        if self.slow is None or len(seen) < self.least:
             return False
         return not seen[-1] > seen[-2] or self.slow(seen)
 

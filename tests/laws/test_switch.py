@@ -166,6 +166,9 @@ def test_noise_is_not_an_end():
         assert WhenNoisy(0.0, 2, WhenSlow(0.0))(seen)
         assert not WhenNoisy(0.0, 2)(seen)
         assert not WhenNoisy(0.0, 2, WhenSlow(0.0))(seen[:2])
+        n = len(seen) - 1
+        assert WhenNoisy(0.0, 2, WhenSlow(0.0), least=n)(seen)
+        assert not WhenNoisy(0.0, 2, WhenSlow(0.0), least=n + 1)(seen)
     slow = [np.nan, *-(0.9 ** np.arange(11.0))]
     assert WhenNoisy(1e-6, 2, WhenSlow(1e-6))(slow[:4])
     assert not WhenNoisy(1e-6, 2, WhenSlow(1e-6))(slow[:3])

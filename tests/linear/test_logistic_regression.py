@@ -529,11 +529,13 @@ def test_stochastic_fits_go_over_to_full_passes_early(k):
     with pytest.warns(ConvergenceWarning):
         few = SBMLogisticRegression(**given, max_iter=2).fit(X, y)
     assert set(few.history_["solver"]) == {"stochastic"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        # A curvature that is asked for goes on.
-        bound = SBMLogisticRegression(**given, max_iter=8, curvature="bound")
-        assert set(bound.fit(X, y).history_["solver"]) == {"stochastic"}
+    # Without a tolerance, and with a curvature that is asked for, they go on.
+    for params in {"tol": 0.0}, {"curvature": "bound"}:
+        model = SBMLogisticRegression(**given, max_iter=8, **params)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X, y)
+        assert set(model.history_["solver"]) == {"stochastic"}
 
 
 # Streams
