@@ -198,7 +198,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         short data. Nobody goes on whom as many epochs again, each as good as the last,
         would not bring up to the best.
         One more begins with a state at values that come again and again, as no change
-        of a price, where ``Gaussian("diag")`` or ``"full"`` has three states or more.
+        of a price, where three states or more of a continuous family each have a width
+        of their own, as of ``Gaussian("diag")``.
         There is one start where there is one state, or with annealing. Of five to eight
         states one of 12 goes to its end; from five on an end leads on by moves that
         split one state and leave another to the others, unless something is known of
@@ -470,7 +471,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             above 1e-6 more than all variances.
         CollapsedComponentWarning
             If states of continuous emissions have come down to the least width of
-            their family on few rows, from all starts.
+            their family on few rows, from all starts; or in some column on any rows,
+            where that is a constant, and not a parameter as `reg_covar` of Gaussians.
         """
         given = sample_weight, groups, lengths, state_labels
         with all_or_nothing(self), solvers.checkpointed(self, X, *given):
@@ -551,8 +553,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
                 attributes |= describe(point, best.objective)
         warn_not_converged(self, best)
         if best.converged:
+            # What bounds the likelihood of one value is no choice of the user's then.
+            often = model.emission.shrinks and not hasattr(model.emission, "reg_covar")
             for found in _widths(model, best.point, names):
-                if warn_scale(self, *found):
+                if warn_scale(self, *found, often=often):
                     break
         for name in ("_carried", "_first"):  # of a stream that is past
             vars(self).pop(name, None)

@@ -106,7 +106,9 @@ class Sample:
         # in single rows: two starts of three are as the family has it.
         usual, other = emission.window, LONGER if emission.window == 1 else 1
         sizes = (usual, usual, other) if self.known is None else (1,)
-        begins = np.flatnonzero(~self.follows | (place == 0.0))
+        #: Whether a row does not go on from the one before.
+        self.begins = ~self.follows | (place == 0.0)
+        begins = np.flatnonzero(self.begins)
         windows = {
             size: _windows(self.Z, begins, size, emission.n_states_)
             for size in set(sizes)
@@ -274,10 +276,17 @@ def _of_few_rows(model, sample, rng):
 
 
 def _beside_atoms(model, atoms, sample, rng):
-    """Return parameters of a state at atoms, and of clusters of the other rows."""
+    """Return parameters of a state at atoms, and of clusters of the other rows.
+
+    Of means of a few, in which states that overlap show: there is one such start.
+    """
     n, at = model.emission.n_states_, atoms.at(sample.rows.X)
+    stretch = np.cumsum(sample.begins)[~at]
+    begins = np.flatnonzero(np.diff(stretch, prepend=-1))
+    standard, counts = _windows(sample.Z[~at], begins, LONGER, n)
     labels = np.zeros(len(at), np.int64)
-    labels[~at] = 1 + _lloyd(sample.Z[~at], n - 1, "kmeans", None, rng)[0]
+    clusters, _ = _lloyd(standard, n - 1, "kmeans", None, rng)
+    labels[~at] = 1 + np.repeat(clusters, counts)
     members = (labels[:, None] == np.arange(n)).astype(float)
     # Of all rows it would take what is near to the atoms, and stay wide for it.
     shared = np.append(0.0, np.full(n - 1, SHARED))

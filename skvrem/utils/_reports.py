@@ -312,7 +312,17 @@ def name_columns(which, values, names):
 
 
 def warn_scale(
-    estimator, reg_covar, variances, means, names, kind, parts, rows, narrow=False
+    estimator,
+    reg_covar,
+    variances,
+    means,
+    names,
+    kind,
+    parts,
+    rows,
+    narrow=False,
+    *,
+    often=False,
 ):
     """Warn if `reg_covar` does not fit the data, or parts have come down to it.
 
@@ -333,6 +343,9 @@ def warn_scale(
         How many rows each part has.
     narrow : ndarray of bool of shape (n_parts,), default=False
         Which have collapsed along some direction, as the model knows.
+    often : bool, default=False
+        Whether to warn of parts of many rows, or in some columns, too, as where
+        `reg_covar` is no parameter.
 
     Returns
     -------
@@ -356,7 +369,7 @@ def warn_scale(
         )
         return True
     about = reg_covar, variances, means, names, kind, parts, rows, narrow
-    collapsed = find_collapsed(*about)
+    collapsed = find_collapsed(*about, often=often)
     if not collapsed.any():
         return False
     which = ", ".join(f"{k} ({rows[k]:.3g} rows)" for k in np.flatnonzero(collapsed))
@@ -373,20 +386,33 @@ def warn_scale(
     return True
 
 
-def find_collapsed(reg_covar, variances, means, names, kind, parts, rows, narrow=False):
+def find_collapsed(
+    reg_covar,
+    variances,
+    means,
+    names,
+    kind,
+    parts,
+    rows,
+    narrow=False,
+    *,
+    often=False,
+):
     """Return which parts have few rows and no variance but `reg_covar`, bool.
 
+    Or, `often`, any rows and no variance but that in some column.
     Or are `narrow`. Arguments are those of `warn_scale`, of which it needs no names.
     """
     varies = variances > np.square(ROUNDING * np.abs(means))
     wide = varies & (variances > WIDE * reg_covar)
     if not np.any(reg_covar) or not wide.any():
         return np.zeros(len(parts), bool) | narrow
-    few = rows <= max(FEW, len(variances), FEW_SHARE * rows.sum())
+    few = often | (rows <= max(FEW, len(variances), FEW_SHARE * rows.sum()))
     # Of a point far from all others the variance is rounding, of the square of how far.
     rounding = 4.0 * np.finfo(float).eps * rows.sum() * variances[wide]
     added = np.broadcast_to(reg_covar, variances.shape)[wide]
-    points = (parts[:, wide] <= NARROW * added + rounding).all(axis=1)
+    least = parts[:, wide] <= NARROW * added + rounding
+    points = least.any(axis=1) if often else least.all(axis=1)
     return few & (rows > 0.5) & points | narrow
 
 

@@ -1,10 +1,26 @@
 """A start with a state at values that come again, against what data were drawn from."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from skvrem import VRHMM
-from skvrem.hmm import Categorical, Gaussian, Homogeneous, MixtureGaussian, _estimator
+from skvrem.exceptions import CollapsedComponentWarning
+from skvrem.hmm import (
+    Categorical,
+    Gamma,
+    Gaussian,
+    Homogeneous,
+    LogNormal,
+    MixtureGaussian,
+    Poisson,
+    StudentT,
+    VonMises,
+    Weibull,
+    WrappedCauchy,
+    _estimator,
+)
 from skvrem.hmm._input import open_rows
 from skvrem.hmm.clusters._atoms import find_atoms
 
@@ -169,3 +185,83 @@ def test_a_start_at_atoms_needs_states_that_may_be_there(monkeypatch):
     assert len(made) == 1
     codes = np.random.default_rng(0).integers(3, size=(300, 1))
     assert find_atoms(opened(VRHMM(3, emission=Categorical()), codes), codes) is None
+
+
+def with_atom(kind, seed=0, n=900):
+    """Rows of two states, one in twelve of which has one value, and this value."""
+    rng = np.random.default_rng(seed)
+    wild = np.cumsum(rng.random(n) < 0.03) % 2
+    if kind == "real":
+        X, value = rng.standard_t(5, n) * np.where(wild, 2.0, 1.0), 0.0
+    elif kind == "positive":
+        X, value = rng.gamma(3.0, np.where(wild, 8.0, 2.0)), 5.0
+    else:
+        X, value = rng.vonmises(np.where(wild, 2.0, -1.0), 2.0), 0.5
+    X[rng.random(n) < 1.0 / 12.0] = value
+    return X[:, None], value
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [
+        (StudentT(), "real"),
+        (Gamma(), "positive"),
+        (Gamma(zero_inflated=True), "positive"),
+        (LogNormal(), "positive"),
+        (Weibull(), "positive"),
+        (VonMises(), "angle"),
+        (WrappedCauchy(), "angle"),
+    ],
+)
+def test_other_families_have_a_state_at_a_value_and_a_warning(family, kind):
+    X, value = with_atom(kind)
+    zeros = getattr(family, "zero_inflated", False)
+    if zeros:  # more of them than of the value, with a probability of their own
+        X[np.random.default_rng(1).random(len(X)) < 0.2] = 0.0
+    atoms = atoms_of(X, emission=family)
+    assert atoms.values.tolist() == [value]
+    rows = int((X == value).sum())
+    assert rows > 45  # beyond the few that a warning is of elsewhere
+    scores = []
+    for seed in range(2):
+        model = VRHMM(3, emission=family, random_state=seed, n_jobs=1)
+        with pytest.warns(CollapsedComponentWarning, match=r"rows\)"):
+            model.fit(X)
+        scores.append(model.objective_)
+        state = np.unique(model.predict(X)[X[:, 0] == value])
+        assert len(state) == 1
+        assert (model.predict(X[X[:, 0] != value]) != state[0]).all()
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+    # Nothing is said of Gaussians, whose least width is a parameter.
+    VRHMM(3, random_state=0, n_jobs=1).fit(X[X[:, 0] != 0.0] if zeros else X)
+
+
+@pytest.mark.parametrize("family", [StudentT(scale=1.0), Poisson()])
+def test_families_without_a_width_of_a_state_have_no_such_start(monkeypatch, family):
+    X, _ = with_atom("positive")
+    X = np.round(X)
+    how = {"random_state": 0, "n_jobs": 1, "max_iter": 20, "tol": 1e3}
+    scores = VRHMM(3, emission=family, **how).fit(X).init_scores_
+    without(monkeypatch)
+    again = VRHMM(3, emission=family, **how).fit(X).init_scores_
+    np.testing.assert_array_equal(scores, again)
+
+
+def test_fits_with_heavy_tails_agree_on_a_series_with_an_atom(monkeypatch):
+    """Without a start with a state at the value some seeds end far below."""
+    rng = np.random.default_rng(1)
+    wild = np.cumsum(rng.random(900) < 0.02) % 2
+    X = rng.standard_t(6, 900) * np.where(wild, 2.0, 1.0)
+    X[rng.random(900) < 0.03] = 0.0
+
+    def best(seed):
+        model = VRHMM(3, emission=StudentT(), random_state=seed, n_jobs=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CollapsedComponentWarning)
+            return model.fit(X[:, None]).objective_
+
+    scores = [best(seed) for seed in range(2)]
+    assert np.ptp(scores) < 1e-4
+    without(monkeypatch)
+    others = [best(seed) for seed in range(2)]
+    assert max(others) < scores[0] + 1e-4 and min(others) < scores[0] - 0.1

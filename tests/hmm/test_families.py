@@ -792,7 +792,9 @@ def test_states_of_one_value_end(family):
     states = np.repeat(np.arange(60) % 3, 20)
     X = np.exp(rng.normal(states - 1.5, 0.3))
     X[states == 2] = 2.7
-    hmm = VRHMM(3, emission=family(), random_state=0).fit(X[:, None])
+    hmm = VRHMM(3, emission=family(), random_state=0)
+    with pytest.warns(CollapsedComponentWarning, match=r": \d \(400 rows\)"):
+        hmm.fit(X[:, None])
     assert hmm.n_iter_ < 50
     assert (hmm.predict(X[:, None]).reshape(-1, 20).std(axis=1) == 0.0)[2::3].all()
 
@@ -835,7 +837,9 @@ def test_narrow_states_of_many_rows_are_found():
     for family in (LogNormal, Gamma):
         X = np.exp(rng.normal(states - 1.5, 0.3))
         X[states == 2] = 2.7
-        hmm = VRHMM(3, emission=family(), random_state=0).fit(X[:, None])
+        hmm = VRHMM(3, emission=family(), random_state=0)
+        with pytest.warns(CollapsedComponentWarning, match=r": \d \(400 rows\)"):
+            hmm.fit(X[:, None])
         assert (hmm.predict(X[:, None]).reshape(-1, 20).std(axis=1) == 0.0)[2::3].all()
         assert hmm.emission_.sd_.min() < 1e-3
 

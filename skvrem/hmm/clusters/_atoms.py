@@ -1,8 +1,8 @@
 """Values that come again, at which a start has a state.
 
 A state all of whose rows have one value of a column, as no change of a price, is no
-wider there than `reg_covar`. EM does not shrink to it where the state has begun with
-others: the clusters of other starts are wide.
+wider there than `reg_covar`, or the least of its family. EM does not shrink to it where
+the state has begun with others: the clusters of other starts are wide.
 """
 
 from typing import NamedTuple
@@ -69,6 +69,8 @@ def find_atoms(emission, X):
         return None
     some = draw(len(X), min(len(X), MOST_ROWS), np.random.default_rng(0))
     X = np.asarray(X)[some]
+    if emission.excludes:  # zeros, which have a probability of their own
+        X = np.where(X == 0.0, np.nan, X)
     found = [(j, *atom) for j, column in enumerate(X.T) for atom in _atom_of(column)]
     if not found:
         return None

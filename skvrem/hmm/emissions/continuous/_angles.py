@@ -43,6 +43,7 @@ class VonMises(Emission):
 
     parameter_scales = {"mean": "real", "concentration": "positive"}
     support, window, row_kernel = "angle", 10, "von mises"
+    shrinks = True
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ class Gamma(Emission):
     """
 
     parameter_scales = {"mean": "positive", "sd": "positive", "zero": "probability"}
-    _kinds, row_kernel = 2, "gamma"
+    _kinds, row_kernel, shrinks = 2, "gamma", True
 
     def __init__(
         self,
@@ -369,7 +369,7 @@ class LogNormal(Emission):
     """
 
     parameter_scales = {"mean": "real", "sd": "positive"}
-    support = "positive"
+    support, shrinks = "positive", True
 
     def __init__(
         self,

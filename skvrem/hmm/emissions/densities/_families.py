@@ -132,6 +132,7 @@ class StudentT(DensityEmission):
     """
 
     parameter_scales = {"location": "location", "scale": "positive", "df": "positive"}
+    shrinks = True
 
     def __init__(
         self,
@@ -231,7 +232,7 @@ class Weibull(DensityEmission):
     """
 
     parameter_scales = {"scale": "positive", "shape": "positive"}
-    support = "positive"
+    support, shrinks = "positive", True
 
     def __init__(
         self,
@@ -323,7 +324,7 @@ class WrappedCauchy(DensityEmission):
     """
 
     parameter_scales = {"mean": "direction", "concentration": "probability"}
-    support, window = "angle", 10
+    support, window, shrinks = "angle", 10, True
 
     def __init__(
         self,
