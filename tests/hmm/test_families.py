@@ -32,6 +32,7 @@ from skvrem.hmm import (
     ZeroInflatedPoisson,
 )
 from skvrem.hmm._input import fitted_parameters, open_rows
+from skvrem.hmm.emissions.densities._responses import Positive
 from tests.hmm.oracle import check_gradient, recursions
 from tests.hmm.test_emissions import features
 
@@ -301,16 +302,73 @@ def test_batch_steps_do_not_lower_the_likelihood(name, init_params):
     assert np.diff(model.history_["objective"]).min() > -1e-7
 
 
-def test_a_table_of_counts_is_what_rows_are():
-    X, packed = rows("negative binomial"), np.array([[6.0, 2.0], [20.0, 4.0]])
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("factor", [1, 40])  # 40: few values, but large
+def test_a_table_of_counts_is_what_rows_are(columns, factor):
+    rng = np.random.default_rng(0)
+    X = factor * rng.permuted(np.repeat(rows("negative binomial"), columns, 1), axis=0)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    packed = np.repeat([[6.0, 2.0], [20.0, 4.0]], columns, axis=1)
+    packed *= rng.uniform(0.5, 2.0, packed.shape)
     family = NegativeBinomial().open(X, 2)
-    weights = np.random.default_rng(0).random((len(X), 2))
-    table = family.columns(X, False, packed), family.collect(X, weights, packed)
-    assert family._table(X, [None]) is not None
+    weights = rng.random((len(X), 2))
+    table = family.columns(X, True, packed), family.collect(X, weights, packed)
+    values, codes = family._table(X, [None])
+    np.testing.assert_array_equal(np.sort(values[:, 0]), np.unique(X[~np.isnan(X)]))
+    own = np.where(codes < 0, np.nan, values[codes, 0])
+    np.testing.assert_array_equal(own, X)
     family.discrete = False
-    each = family.columns(X, False, packed), family.collect(X, weights, packed)
+    each = family.columns(X, True, packed), family.collect(X, weights, packed)
     np.testing.assert_allclose(table[0], each[0], rtol=1e-12)
     np.testing.assert_allclose(table[1], each[1], rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "odd", [0.5, -1.0, 1e9, np.inf], ids=["half", "negative", "huge", "infinite"]
+)
+def test_there_is_no_table_of_other_than_counts(odd):
+    family, X = NegativeBinomial(), np.ones((50, 1))
+    assert family._table(X, [None]) is not None
+    X[7] = odd
+    assert family._table(X, [None]) is None
+    assert family._table(np.arange(50.0)[:, None], [None]) is None  # of no use
+    assert family._table(np.full((50, 1), np.nan), [None]) is None
+
+
+@pytest.mark.parametrize(
+    "family, x, parameters",
+    [
+        (NegativeBinomial, [0.0, 3.0, 90.0], [[1.0, 4.0, 1.0], [2.0, 2.0, 500.0]]),
+        (
+            StudentT,
+            [-2.0, 0.1, 8.0],
+            [[1.0, 4.0, 1.0], [2.0, 2.0, 5.0], [3.0, 9.0, 9.0]],
+        ),
+        (Weibull, [0.1, 3.0, 9.0], [[1.0, 4.0, 1.0], [2.0, 2.0, 5.0]]),
+        (WrappedCauchy, [-2.0, 0.1, 3.0], [[1.0, -2.0, 1.0], [0.2, 0.2, 0.9]]),
+        (Positive, [0.1, 3.0, 9.0], [[1.0, 4.0, 1.0], [2.0, 2.0, 5.0]]),
+    ],
+)
+def test_parameters_of_rows_are_those_of_each(family, x, parameters):
+    """Of rows, states and columns, or the same for all of these, in any order."""
+    family, x, parameters = family(), np.array(x), np.array(parameters)
+    alone = []
+    for row in range(3):
+        here, slopes, curves = family.derivatives(x[row], *parameters[:, row])
+        alone.append([here, *slopes, *curves])
+        assert family.log_density(x[row], *parameters[:, row]) == here
+    for axis in range(3):
+        shape = np.where(np.arange(3) == axis, 3, 1)
+        spread = [part.reshape(shape) for part in (x, *parameters)]
+        here, slopes, curves = family.derivatives(*spread)
+        found = np.stack([here, *slopes, *curves])
+        assert found.shape[1:] == tuple(shape)
+        np.testing.assert_array_equal(found.reshape(-1, 3).T, alone)
+    both = family.derivatives(x[:, None, None], *parameters[:, None, :, None])[0]
+    assert both.shape == (3, 3, 1)
+    np.testing.assert_array_equal(
+        np.diagonal(both[:, :, 0]), np.ravel(alone)[:: len(alone[0])]
+    )
 
 
 def test_trials_may_be_a_column():

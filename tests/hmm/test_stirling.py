@@ -9,8 +9,8 @@ from scipy import stats
 
 from skvrem import VRHMM
 from skvrem.hmm import NegativeBinomial, Regression, StudentT
+from skvrem.hmm.emissions.densities._kernels_stirling import binet, log_ratio, rise
 from skvrem.hmm.emissions.densities._responses import Positive
-from skvrem.hmm.emissions.densities._stirling import binet, log_ratio, rise
 from tests.hmm.oracle import recursions
 
 SIZES = 1e-3, 0.3, 2.0, 15.9, 16.1, 1e3, 1e6, 1e9, 1e12, 1e14, 1e16
@@ -156,21 +156,21 @@ def test_shapes_of_any_size(shape, ratio):
 def test_differences_are_those_of_logarithms():
     from scipy.special import digamma, gammaln, polygamma
 
-    z, x = np.array([0.01, 0.7, 4.0, 15.0, 17.0, 90.0]), np.array([[0.5], [3.0]])
-
     def beyond(z):
         value = gammaln(z) - z * np.log(z) + z
-        return value, digamma(z) - np.log(z), polygamma(1, z) - 1.0 / z
+        return np.array([value, digamma(z) - np.log(z), polygamma(1, z) - 1.0 / z])
 
-    for own, up, low in zip(rise(x, z, 2), beyond(z + x), beyond(z), strict=True):
-        np.testing.assert_allclose(own, up - low, rtol=1e-9, atol=1e-13)
-    below, above = binet(np.nextafter(16.0, [0.0, 17.0]), 2), binet(16.0, 2)
-    for own, at in zip(below, above, strict=True):
-        np.testing.assert_allclose(own, at, rtol=1e-11)
-    a, b = np.array([1e-9, 0.4, 1.05, 1.11, 2.0, 1e9]), 1.0
-    logs, less = log_ratio(a, b, a - b)
-    np.testing.assert_allclose(logs, np.log(a), rtol=1e-14)
-    np.testing.assert_allclose(less, np.log(a) - (a - 1.0), rtol=1e-12)
+    for z in (0.01, 0.7, 4.0, 15.0, 17.0, 90.0):
+        for x in (0.5, 3.0):
+            expected = beyond(z + x) - beyond(z)
+            close = {"rtol": 1e-9, "atol": 1e-13}
+            np.testing.assert_allclose(rise(x, z, binet(z)), expected, **close)
+    below, above = binet(np.nextafter(16.0, 0.0)), binet(16.0)
+    np.testing.assert_allclose(below, above, rtol=1e-11)
+    for a in (1e-9, 0.4, 1.05, 1.11, 2.0, 1e9):
+        logs, less = log_ratio(a, 1.0, a - 1.0)
+        assert logs == pytest.approx(np.log(a), rel=1e-14)
+        assert less == pytest.approx(np.log(a) - (a - 1.0), rel=1e-12)
 
 
 def fits(k, X, emission):

@@ -1,7 +1,6 @@
 """What states emit."""
 
 from skvrem.hmm.emissions._base import Emission
-from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.hmm.emissions._mixture import MixtureGaussian
 from skvrem.hmm.emissions._product import Product
@@ -12,6 +11,7 @@ from skvrem.hmm.emissions.continuous import (
     VonMises,
 )
 from skvrem.hmm.emissions.densities import (
+    DensityEmission,
     NegativeBinomial,
     Regression,
     StudentT,

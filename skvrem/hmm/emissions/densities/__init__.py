@@ -1,5 +1,6 @@
 """Families that are known by their densities, and regressions of them."""
 
+from skvrem.hmm.emissions.densities._density import DensityEmission
 from skvrem.hmm.emissions.densities._families import (
     NegativeBinomial,
     StudentT,
@@ -8,4 +9,11 @@ from skvrem.hmm.emissions.densities._families import (
 )
 from skvrem.hmm.emissions.densities._regression import Regression
 
-__all__ = ["NegativeBinomial", "Regression", "StudentT", "Weibull", "WrappedCauchy"]
+__all__ = [
+    "DensityEmission",
+    "NegativeBinomial",
+    "Regression",
+    "StudentT",
+    "Weibull",
+    "WrappedCauchy",
+]

@@ -1,14 +1,18 @@
 """Families without closed forms, with derivatives that are exact."""
 
 import numpy as np
-from scipy.special import betainc, gamma, gammaln, stdtr
+from scipy.special import betainc, gamma, stdtr
 
 from skvrem.hmm.emissions._base import of_width_one
-from skvrem.hmm.emissions._coordinates import LOG_2PI, TWO_PI
-from skvrem.hmm.emissions._density import DensityEmission
+from skvrem.hmm.emissions._coordinates import TWO_PI
 from skvrem.hmm.emissions._facts import filled_moments
-from skvrem.hmm.emissions.densities._model import student_t, weibull, wrapped_cauchy
-from skvrem.hmm.emissions.densities._stirling import log_ratio, rise
+from skvrem.hmm.emissions.densities._density import DensityEmission
+from skvrem.hmm.emissions.densities._model import (
+    negative_binomial,
+    student_t,
+    weibull,
+    wrapped_cauchy,
+)
 from skvrem.utils._columns import Given
 
 # Of the width of a column, the least that a state has: what is of one value would have
@@ -65,26 +69,11 @@ class NegativeBinomial(DensityEmission):
 
     def log_density(self, x, mean, size):
         """Return the log-probabilities of counts."""
-        logs, _ = log_ratio(size + x, size + mean, x - mean)
-        # That of Poisson, and what is 0 at infinite sizes.
-        poisson = x * np.log(mean) - mean - gammaln(x + 1.0)
-        return poisson + (size + x) * logs - (x - mean) + rise(x, size)[0]
+        return negative_binomial.value(x, mean, size)
 
     def derivatives(self, x, mean, size):
         """Return these, and derivatives by logarithms of mean and size."""
-        end, total, left = size + x, size + mean, x - mean
-        share, part = size / total, left / total
-        logs, beyond = log_ratio(end, total, left)
-        constant, slope, bend = rise(x, size, order=2)
-        poisson = x * np.log(mean) - mean - gammaln(x + 1.0)
-        log_f = poisson + end * logs - left + constant
-        by_size = size * (beyond + slope)
-        curves = [
-            -mean * share * (end / total),
-            mean * share * part,
-            by_size + size * (size * (np.square(part) / end + bend)),
-        ]
-        return log_f, [share * left, by_size], curves
+        return negative_binomial.expansion(x, mean, size)
 
     def mean_variance(self, mean, size):
         """Return mean and variance."""
@@ -171,25 +160,14 @@ class StudentT(DensityEmission):
 
     def log_density(self, x, location, scale, df):
         """Return the log-densities."""
-        square = np.square((x - location) / scale)
-        return self._constant(scale, df) - 0.5 * (df + 1.0) * np.log1p(square / df)
-
-    def _constant(self, scale, df):
-        half = 0.5 * df
-        ratio = (half + 0.5) * np.log1p(0.5 / half) - 0.5 + rise(0.5, half)[0]
-        return ratio - 0.5 * LOG_2PI - np.log(scale)
+        return student_t.value(x, location, scale, df)
 
     def derivatives(self, x, location, scale, df):
         """Return these, and derivatives by location and by logarithms of the others.
 
         Those of second order are, for location and scale, of EM's surrogate.
         """
-        half = 0.5 * df
-        _, gap, bend = rise(0.5, half, order=2)
-        gap = gap + np.log1p(0.5 / half)
-        bend = 0.5 * (bend - 0.5 / half / (half + 0.5))
-        constant = self._constant(scale, df)
-        return student_t(x, location, scale, df, constant, gap, bend)
+        return student_t.expansion(x, location, scale, df)
 
     def mean_variance(self, location, scale, df):
         """Return location and variance, infinite where there is none."""
@@ -268,13 +246,11 @@ class Weibull(DensityEmission):
 
     def log_density(self, x, scale, shape):
         """Return the log-densities."""
-        log_x = np.log(x)
-        z = shape * (log_x - np.log(scale))
-        return np.log(shape) + z - log_x - np.exp(z)
+        return weibull.value(x, scale, shape)
 
     def derivatives(self, x, scale, shape):
         """Return these, and derivatives by logarithms of scale and shape."""
-        return weibull(x, shape, np.log(scale), np.log(shape))
+        return weibull.expansion(x, scale, shape)
 
     def mean_variance(self, scale, shape):
         """Return mean and variance."""
@@ -352,14 +328,11 @@ class WrappedCauchy(DensityEmission):
 
     def log_density(self, x, mean, concentration):
         """Return the log-densities."""
-        square = np.square(concentration)
-        ring = 1.0 + square - 2.0 * concentration * np.cos(x - mean)
-        return np.log1p(-square) - np.log(TWO_PI * ring)
+        return wrapped_cauchy.value(x, mean, concentration)
 
     def derivatives(self, x, mean, concentration):
         """Return these, and derivatives by the mean and the log-odds of the other."""
-        constant = np.log1p(-np.square(concentration)) - np.log(TWO_PI)
-        return wrapped_cauchy(x, mean, concentration, constant)
+        return wrapped_cauchy.expansion(x, mean, concentration)
 
     def mean_variance(self, mean, concentration):
         """Return mean angle and variance, the latter of small angles."""

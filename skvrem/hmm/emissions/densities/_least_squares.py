@@ -4,7 +4,7 @@ import numpy as np
 
 from skvrem.hmm.emissions._base import of_width_one
 from skvrem.hmm.emissions._coordinates import LOG_2PI
-from skvrem.hmm.emissions._density import DensityEmission
+from skvrem.hmm.emissions.densities._density import DensityEmission
 
 # Of the variance of a column, what a state's noise does not fall below.
 LEAST = 1e-8
@@ -124,7 +124,8 @@ class LeastSquares(DensityEmission):
         weight = features[:, : self.n_columns_]
         if not repair and weight.min() < 0.0:
             return None
-        step = self._newton(*self._quadratic(before, features)[1:], weight)
+        varies = self.varies()
+        step = self._newton(*self._quadratic(before, features)[1:], weight, varies)
         step[:, -1] = 0.0
         u = self._coordinates(before) + step
         *_, left = self._settle(
@@ -136,4 +137,4 @@ class LeastSquares(DensityEmission):
             return None
         log_sd = 0.5 * np.log(np.maximum(square, LEAST)) + np.log(self._unit[0])
         u[:, -1] = np.where(empty, u[:, -1], log_sd)
-        return np.where(self.varies(), self._values(u), before)
+        return np.where(varies, self._values(u), before)

@@ -1,27 +1,38 @@
 """Log-densities and their derivatives, of arrays that are spread against each other."""
 
-from functools import partial
-
 import numpy as np
 
 from skvrem.hmm.emissions.densities import _kernels
 
 
-def _expand(kernel, n, *values):
-    """Return what a kernel makes of x, parameters, and what depends on these.
+class Compiled:
+    """A family's log-density and derivatives as its kernel makes them."""
 
-    The log-density, a list of its derivatives by n parameters, and one of the second
-    ones by every pair.
-    """
-    shape = np.broadcast_shapes(*map(np.shape, values))
-    whole = (1,) * (3 - len(shape)) + shape
-    values = [np.broadcast_to(np.asarray(value, float), whole) for value in values]
-    out = np.empty((1 + n + n * (n + 1) // 2, *whole[1:], whole[0]))
-    kernel(*values, out)
-    here, *others = (np.moveaxis(part, 2, 0).reshape(shape) for part in out)
-    return here, others[:n], others[n:]
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def value(self, *values):
+        """Return the log-density of x, by parameters."""
+        return self._fill(values, 1)[0][()]
+
+    def expansion(self, *values):
+        """Return this, a list of its derivatives, and one of the second ones."""
+        n = len(values) - 1
+        here, *others = self._fill(values, 1 + n + n * (n + 1) // 2)
+        return here, others[:n], others[n:]
+
+    def _fill(self, values, n_results):
+        values = [np.asarray(value, float) for value in values]
+        n_axes = max(value.ndim for value in values)
+        values = [np.array(v, order="C", ndmin=3, copy=None) for v in values]
+        n_rows, *others = shape = np.broadcast(*values).shape
+        out = np.empty((n_results, *others, n_rows))
+        self.kernel(*values, out)
+        return out.transpose(0, 3, 1, 2).reshape(n_results, *shape[3 - n_axes :])
 
 
-student_t = partial(_expand, _kernels.student_t, 3)
-weibull = partial(_expand, _kernels.weibull, 2)
-wrapped_cauchy = partial(_expand, _kernels.wrapped_cauchy, 2)
+negative_binomial = Compiled(_kernels.negative_binomial)
+gamma = Compiled(_kernels.gamma)
+student_t = Compiled(_kernels.student_t)
+weibull = Compiled(_kernels.weibull)
+wrapped_cauchy = Compiled(_kernels.wrapped_cauchy)

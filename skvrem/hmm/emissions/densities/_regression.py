@@ -18,10 +18,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.hmm.emissions._coordinates import SCALES
-from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._factors import as_levels, indicator_names, indicators
 from skvrem.hmm.emissions._facts import fill
 from skvrem.hmm.emissions._given import given
+from skvrem.hmm.emissions.densities._density import DensityEmission
 from skvrem.hmm.emissions.densities._least_squares import LeastSquares
 from skvrem.hmm.emissions.densities._responses import (
     Angle,

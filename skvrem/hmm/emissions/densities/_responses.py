@@ -4,9 +4,9 @@ import numpy as np
 from scipy.special import gammainc, gammaln, i0e, i1e, ndtr, pdtr
 
 from skvrem.hmm.emissions._coordinates import LOG_2PI
-from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._facts import extremes, whole
-from skvrem.hmm.emissions.densities._stirling import binet, log_ratio
+from skvrem.hmm.emissions.densities._density import DensityEmission
+from skvrem.hmm.emissions.densities._model import gamma
 
 
 class Normal(DensityEmission):
@@ -94,19 +94,10 @@ class Positive(DensityEmission):
     support = "positive"
 
     def log_density(self, x, mean, shape):
-        _, left = log_ratio(x, mean, x - mean)
-        constant = 0.5 * (np.log(shape) - LOG_2PI) - binet(shape)[0]
-        return shape * left + constant - np.log(x)
+        return gamma.value(x, mean, shape)
 
     def derivatives(self, x, mean, shape):
-        _, left = log_ratio(x, mean, x - mean)
-        constant, slope, bend = binet(shape, order=2)
-        constant = 0.5 * (np.log(shape) - LOG_2PI) - constant
-        both = shape * ((x - mean) / mean)
-        by_shape = shape * (left - slope) + 0.5
-        second = shape * (left - slope - shape * bend)
-        log_f = shape * left + constant - np.log(x)
-        return log_f, [both, by_shape], [-shape * (x / mean), both, second]
+        return gamma.expansion(x, mean, shape)
 
     def mean_variance(self, mean, shape):
         return np.broadcast_arrays(mean, np.square(mean) / shape)

@@ -22,13 +22,15 @@ A parameter without a design has one of ones.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from itertools import product
 
 import numpy as np
 
 from skvrem.hmm.emissions._base import Emission
-from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, SCALES, rescale
+from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, SCALES
 from skvrem.hmm.emissions._facts import extremes, fill, filled_moments
+from skvrem.hmm.emissions.densities._model_counts import CountTable
 from skvrem.utils._parallel import row_chunks
 
 # Step of differences, of second ones too, in coordinates of the size of 1.
@@ -36,8 +38,8 @@ STEP = 1e-4
 # A step changes no coordinate by more, and no direction counts as flatter than this
 # share of the steepest.
 LONGEST, FLAT = 0.5, 1e-6
-# Rows that are looked at together, and rows for every value of a table of counts.
-BLOCK, TABLE = 8192, 4
+# Rows that are looked at together.
+BLOCK = 8192
 # Rows that a search for starting values looks at, powers of their size that it tries,
 # and the least and the largest number there.
 LOOKED_AT, POWERS, POSSIBLE = 100, (0, 1, -1, 2, -2), (1e-100, 1e100)
@@ -66,8 +68,8 @@ class DensityEmission(Emission):
     that the constructor takes can be fixed.
 
     A pass evaluates ``log_density`` in every state at points around the parameters, 9
-    for two of them, 19 for three; of counts a table of it. Where its features are the
-    same for all parameters, an :class:`Emission` is faster.
+    for two of them, 19 for three; at counts that come again, once. Where its features
+    are the same for all parameters, an :class:`Emission` is faster.
 
     Examples
     --------
@@ -159,13 +161,20 @@ class DensityEmission(Emission):
         return np.tile(self._blank.ravel(), (self.n_states_, 1))
 
     def _coordinates(self, parameters):
-        u = rescale(parameters, self.scales(), "to")
-        return (u.reshape(-1, *self._zero.shape) - self._zero) / self._unit
+        natural = parameters.reshape(-1, *self._zero.shape)
+        u = np.empty(natural.shape)
+        for k, scale in enumerate(self._scales()):
+            u[:, k] = SCALES[scale].to(natural[:, k])
+        u -= self._zero
+        u /= self._unit
+        return u
 
     def _values(self, u):
         """Return the parameters of coordinates, one array of a row a state."""
-        u = (self._zero + self._unit * u).reshape(len(u), -1)
-        return rescale(u, self.scales(), "back")
+        natural = self._zero + self._unit * u
+        for k, scale in enumerate(self._scales()):
+            natural[:, k] = SCALES[scale].back(natural[:, k])
+        return natural.reshape(len(u), -1)
 
     def free(self, parameters):
         """Return the free coordinates."""
@@ -208,29 +217,14 @@ class DensityEmission(Emission):
         ]
 
     def _table(self, x, designs):
-        """Return values to evaluate in place of x, and which of them x are, or None."""
+        """Return the table of counts whose values are evaluated in place of x."""
         if not self.discrete or any(design is not None for design in designs):
             return None
-        most = x.max(initial=0.0)
-        if not (x.min(initial=0.0) >= 0.0 and TABLE * (most + 1.0) < len(x)):
-            return None
-        codes = x.astype(np.int64)
-        if not np.array_equal(codes, x):
-            return None
-        return np.arange(int(most) + 1.0)[:, None], codes
+        return CountTable.of(x)
 
     @np.errstate(all="ignore")  # of what is impossible
     def _log_densities(self, x, u, designs):
         """Return the log-densities (n_rows, n_states, n_columns), none infinite."""
-        table = self._table(x, designs)
-        if table is not None:
-            own = self._log_densities_of(table[0], u, designs)
-            own = np.broadcast_to(own, (*own.shape[:2], x.shape[1]))
-            columns = np.arange(x.shape[1])
-            return own[table[1], :, columns].swapaxes(1, 2)
-        return self._log_densities_of(x, u, designs)
-
-    def _log_densities_of(self, x, u, designs):
         values = self._natural(self._predictors(u, designs))
         log_f = np.asarray(self.log_density(x[:, None], *values), float)
         return np.where(log_f > IMPOSSIBLE, log_f, IMPOSSIBLE)
@@ -239,9 +233,14 @@ class DensityEmission(Emission):
         """Return the log-densities of rows in every state, by parameters."""
         if parameters is None:
             return np.zeros((len(X), self.n_states_))
-        u, out = self._coordinates(parameters), np.empty((len(X), self.n_states_))
+        u, out = self._coordinates(parameters), np.zeros((len(X), self.n_states_))
         for a, z in row_chunks(0, len(X), BLOCK):
             x, designs = self._read(np.asarray(X[a:z], float))
+            table = self._table(x, designs)
+            if table is not None:
+                log_f = self._log_densities(table.values, u, designs)
+                table.look_up(log_f, out[a:z])
+                continue
             seen = ~np.isnan(x)
             log_f = self._log_densities(np.where(seen, x, self._typical), u, designs)
             out[a:z] = (log_f * seen[:, None]).sum(axis=2)
@@ -258,42 +257,38 @@ class DensityEmission(Emission):
         """Return the sums of expansions about the parameters."""
         u = self._coordinates(parameters)
         n, n_coordinates, d = u.shape
-        slots, pairs = self._slots(), np.triu_indices(len(self._zero))
-        weight, total = np.zeros((2, n, d))
-        b, C = np.zeros(u.shape), np.zeros((n, n_coordinates, n_coordinates, d))
+        slots, pairs = self._slots(), _upper(len(self._zero))[:2]
+        parts, weight = [], np.zeros((n, d))
         for a, z in row_chunks(0, len(X), BLOCK):
             x, designs = self._read(np.asarray(X[a:z], float))
-            seen = ~np.isnan(x)
-            w = weights[a:z, :, None] * seen[:, None]
-            weight += w.sum(axis=0)
-            x = np.where(seen, x, self._typical)
             table = self._table(x, designs)
-            if table is not None:  # weights of values, a column each
-                x, codes = table
-                shape, w = (len(x), *w.shape[1:]), w.reshape(len(w), -1)
-                codes = np.repeat(codes[:, None], n, axis=1).reshape(len(w), -1)
-                w = np.column_stack(
-                    [
-                        np.bincount(code, own, minlength=len(x))
-                        for code, own in zip(codes.T, w.T, strict=True)
-                    ]
-                ).reshape(shape)
+            if table is not None:
+                x, w = table.values, table.tally(weights[a:z])
+            else:
+                seen = ~np.isnan(x)
+                w = np.multiply(weights[a:z].T[:, None], seen.T, order="C")
+                x = np.where(seen, x, self._typical)
+            weight += w.sum(axis=2)
             log_f, gradient, hessian = self._expand(x, u, designs)
-            total += _weighted(w, log_f)
-            each = zip(slots, designs, gradient, self._unit, strict=False)
-            for slot, design, slope, unit in each:
-                b[:, slot] += unit * _against(design, w, slope)
-            for k, m, curve in zip(*pairs, hessian, strict=True):
-                block = _against_both(designs[k], designs[m], w, curve)
-                block *= self._unit[k] * self._unit[m]
-                C[:, slots[k], slots[m]] += block
-        for k, m in zip(*pairs, strict=True):
-            C[:, slots[m], slots[k]] = C[:, slots[k], slots[m]].swapaxes(1, 2)
-        b -= np.einsum("nkmd,nmd->nkd", C, u)
-        i, j = np.triu_indices(n_coordinates)
-        packed = C[:, i, j]
-        a = total - (b * u).sum(axis=1) - (packed * _half_products(u, i, j)).sum(axis=1)
-        sums = np.concatenate([weight[:, None], a[:, None], b, packed], axis=1)
+            own, w = designs[: len(slots)], w.transpose(2, 0, 1)
+            by = [(None, None), *((design, None) for design in own)]
+            by += [(own[k], own[m]) for k, m in zip(*pairs, strict=True)]
+            by = zip(by, (log_f, *gradient, *hessian), strict=True)
+            parts.append([_against(*both, w, value) for both, value in by])
+        total, *sums = (sum(part) for part in zip(*parts, strict=True))
+        g = np.concatenate([part[:, :, 0] for part in sums[: len(slots)]], axis=1)
+        C = np.empty((n, n_coordinates, n_coordinates, d))
+        for k, m, block in zip(*pairs, sums[len(slots) :], strict=True):
+            C[:, slots[k], slots[m]] = block
+            C[:, slots[m], slots[k]] = block.swapaxes(1, 2)
+        unit = np.repeat(self._unit, [slot.stop - slot.start for slot in slots], axis=0)
+        g *= unit
+        C *= unit[:, None] * unit
+        b = g - np.einsum("nkmd,nmd->nkd", C, u)
+        # g u - u C u / 2, as C u = g - b
+        a = total[:, 0] - 0.5 * ((g + b) * u).sum(axis=1, keepdims=True)
+        i, j, *_ = _upper(n_coordinates)
+        sums = np.concatenate([weight[:, None], a, b, C[:, i, j]], axis=1)
         return sums.reshape(n, -1)
 
     @np.errstate(all="ignore")  # of what is impossible
@@ -331,7 +326,7 @@ class DensityEmission(Emission):
         ends = {(k, s): at((k, s)) for k in range(n) for s in (1, -1)}
         gradient = [(ends[k, 1] - ends[k, -1]) / (2.0 * steps[k]) for k in range(n)]
         hessian = []
-        for k, m in zip(*np.triu_indices(n), strict=True):
+        for k, m in zip(*_upper(n)[:2], strict=True):
             if k == m:
                 corners = ends[k, 1] - 2.0 * here + ends[k, -1]
                 hessian.append(corners / steps[k] ** 2)
@@ -344,15 +339,16 @@ class DensityEmission(Emission):
     def theta(self, parameters):
         """Return the coefficients of a, b and C; those of masks are 0."""
         u = self._coordinates(parameters)
-        zeros = np.zeros((len(u), 1, self.n_columns_))
-        square = _half_products(u, *np.triu_indices(u.shape[1]))
-        theta = np.concatenate([zeros, np.ones_like(zeros), u, square], axis=1)
+        i, j, _, share = _upper(u.shape[1])
+        theta = np.ones((len(u), 2 + u.shape[1] + len(i), u.shape[2]))
+        theta[:, 0], theta[:, 2 : 2 + u.shape[1]] = 0.0, u
+        theta[:, 2 + u.shape[1] :] = share[:, None] * u[:, i] * u[:, j]
         return theta.reshape(len(u), -1)
 
     def expected(self, parameters):
         """Return sums at whose expansion the parameters are the maximum."""
         u = self._coordinates(parameters)
-        i, j = np.triu_indices(u.shape[1])
+        i, j, *_ = _upper(u.shape[1])
         ones, C = np.ones_like(u[:, :1]), -1.0 * (i == j)[:, None]
         C = np.broadcast_to(C, (len(u), *C.shape[:1], u.shape[2]))
         return np.concatenate([ones, 0.0 * ones, u, C], axis=1).reshape(len(u), -1)
@@ -370,14 +366,10 @@ class DensityEmission(Emission):
     def _quadratic(self, parameters, features):
         """Return coordinates, gradients there and C, coordinates in the last axes."""
         u = self._coordinates(parameters).swapaxes(1, 2)
-        n_coordinates = u.shape[2]
+        n = u.shape[2]
         sums = features.reshape(len(u), -1, self.n_columns_).swapaxes(1, 2)
-        b, packed = np.split(sums[:, :, 2:], [n_coordinates], axis=2)
-        C = np.zeros((*u.shape, n_coordinates))
-        i, j = np.triu_indices(n_coordinates)
-        C[:, :, i, j] = C[:, :, j, i] = packed
-        ridge = self._ridge(n_coordinates)
-        gradient = b + (C @ u[..., None])[..., 0] - ridge * u
+        C, ridge = sums[:, :, 2 + n :][:, :, _upper(n)[2]], self._ridge(n)
+        gradient = sums[:, :, 2 : 2 + n] + (C @ u[..., None])[..., 0] - ridge * u
         return u, gradient, C - np.diag(ridge)
 
     def _ridge(self, n_coordinates):
@@ -386,8 +378,10 @@ class DensityEmission(Emission):
 
     def log_prior(self, parameters):
         """Return the penalty of the free coordinates."""
-        u = self._coordinates(parameters)
-        squares = np.square(u) * self._ridge(u.shape[1])[:, None]
+        ridge = self._ridge(self._slots()[-1].stop)
+        if not ridge.any():
+            return 0.0
+        squares = np.square(self._coordinates(parameters)) * ridge[:, None]
         return -0.5 * float(squares.sum())
 
     def maximize(self, features, before, repair):
@@ -395,15 +389,16 @@ class DensityEmission(Emission):
         weight = features[:, : self.n_columns_]
         if not repair and weight.min() < 0.0:
             return None
-        _, gradient, C = self._quadratic(before, features)
-        step = self._newton(gradient, C, weight)
+        u, gradient, C = self._quadratic(before, features)
+        varies = self.varies()
+        step = self._newton(gradient, C, weight, varies)
         # Damped by what the step promises, in roots of nats a row, far from its end.
         promised = (gradient.swapaxes(1, 2) * step).sum(axis=1, keepdims=True)
         promised = promised / np.where(weight > 0.0, weight, 1.0)[:, None]
         step /= 1.0 + 2.0 * np.sqrt(np.maximum(promised, 0.0))
         longest = np.abs(step).max(axis=1, keepdims=True)
         step *= LONGEST / np.maximum(longest, LONGEST)
-        moved = self._values(self._coordinates(before) + step)
+        moved = self._values(u.swapaxes(1, 2) + step)
         if self._ends:
             unlimited = -np.inf, np.inf
             parts = [
@@ -411,28 +406,28 @@ class DensityEmission(Emission):
                 for name, part in self._named(moved)
             ]
             moved = np.hstack(parts)
-        return np.where(self.varies(), moved, before)
+        return np.where(varies, moved, before)
 
-    def _newton(self, gradient, C, weight):
+    def _newton(self, gradient, C, weight, varies):
         """Return steps of the coordinates, (n_states, n_coordinates, n_columns)."""
         shape = len(gradient), -1, self.n_columns_
-        varies = self.varies().reshape(shape).swapaxes(1, 2)
-        varies = varies & (weight > 0.0)[..., None]
-        gradient = np.where(varies, gradient, 0.0)
-        both = varies[..., None] & varies[:, :, None]
+        varies = varies.reshape(shape).swapaxes(1, 2) & (weight > 0.0)[..., None]
+        curve = -C
+        if not varies.all():
+            gradient = np.where(varies, gradient, 0.0)
+            curve = np.where(varies[..., None] & varies[:, :, None], curve, 0.0)
         # Each in its own unit: curvatures by degrees of freedom end far below others.
         unit = np.sqrt(np.abs(np.diagonal(C, axis1=2, axis2=3)))
-        unit = np.where(unit > 0.0, unit, 1.0)
+        unit[~(unit > 0.0)] = 1.0
         gradient = gradient / unit
-        C = C / (unit[..., None] * unit[:, :, None])
-        values, vectors = np.linalg.eigh(np.where(both, -C, 0.0))
+        values, vectors = np.linalg.eigh(curve / (unit[..., None] * unit[:, :, None]))
         # Towards less where the log-likelihood is not concave, too.
         values = np.abs(values)
         values = np.maximum(values, FLAT * values.max(axis=-1, keepdims=True))
         values = np.maximum(values, np.finfo(float).tiny)
         along = (gradient[..., None, :] @ vectors)[..., 0, :] / values
-        step = np.where(varies, (vectors @ along[..., None])[..., 0] / unit, 0.0)
-        return step.swapaxes(1, 2)
+        step = (vectors @ along[..., None])[..., 0] / unit
+        return np.where(varies, step, 0.0).swapaxes(1, 2)
 
     def slopes(self, parameters, features):
         """Return the gradient, and that of the penalty, in every coordinate."""
@@ -471,34 +466,31 @@ class DensityEmission(Emission):
         return below, 1.0 - below
 
 
-def _half_products(u, i, j):
-    """What the upper triangle of C is multiplied by in the expansion."""
-    return np.where(i == j, 0.5, 1.0)[:, None] * u[:, i] * u[:, j]
+@cache
+def _upper(n):
+    """Return what an upper triangle (n, n) is packed by.
+
+    The rows and columns of its entries, the numbers of these (n, n), and half of the
+    times that each comes in a quadratic form.
+    """
+    i, j = np.triu_indices(n)
+    numbers = np.empty((n, n), np.int64)
+    numbers[i, j] = numbers[j, i] = np.arange(len(i))
+    return i, j, numbers, np.where(i == j, 0.5, 1.0)
 
 
-def _weighted(weights, values):
-    """Return weighted sums over rows, (n_states, n_columns)."""
-    return np.einsum("rnd,rnd->nd", weights, values)
+def _against(one, other, weights, values):
+    """Return weighted sums of values times two designs, (n_states, p, q, n_columns).
 
-
-def _against(design, weights, values):
-    """Return such sums of values times the design, (n_states, p, n_columns)."""
-    if design is None:
-        return _weighted(weights, values)[:, None]
-    values = weights * values
-    sums = design.T @ values.reshape(len(values), -1)
-    return sums.reshape(-1, *values.shape[1:]).swapaxes(0, 1)
-
-
-def _against_both(one, other, weights, values):
-    """Return such sums of values times two designs, (n_states, p, q, n_columns)."""
+    A design that is None is one of ones.
+    """
     if one is None and other is None:
-        return _weighted(weights, values)[:, None, None]
-    if other is None:
-        return _against(one, weights, values)[:, :, None]
-    if one is None:
-        return _against(other, weights, values)[:, None]
+        return np.einsum("rnd,rnd->nd", weights, values)[:, None, None]
     values = weights * values
-    flat = values.reshape(len(values), -1)
+    flat, shape = values.reshape(len(values), -1), values.shape[1:]
+    if one is None or other is None:
+        sums = (other if one is None else one).T @ flat
+        sums = sums.reshape(-1, *shape).swapaxes(0, 1)
+        return sums[:, None] if one is None else sums[:, :, None]
     blocks = [one.T @ (other * column[:, None]) for column in flat.T]
-    return np.moveaxis(np.reshape(blocks, (*values.shape[1:], *blocks[0].shape)), 1, 3)
+    return np.moveaxis(np.reshape(blocks, (*shape, *blocks[0].shape)), 1, 3)
