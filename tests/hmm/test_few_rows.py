@@ -5,12 +5,14 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import expit
 
 from skvrem import VRHMM
 from skvrem.hmm import Hierarchical, Homogeneous, Regression, _start, add_lags
 from skvrem.hmm._input import open_rows
 from skvrem.hmm._model import SHARED
 from skvrem.hmm._start import starting_parameters, take_sample
+from skvrem.hmm.emissions.densities._responses import Choice, Event
 
 
 class OfClusters(Regression):
@@ -160,3 +162,30 @@ def test_a_race_finds_higher_optima_of_switching_autoregressions(seed):
         fits.append(VRHMM(3, emission=emission, random_state=0, n_jobs=1).fit(X))
     own, clustered = fits
     assert len(X) * (own.objective_ - clustered.objective_) > 1.0
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "categorical"])
+def test_a_row_far_out_is_not_impossible(family):
+    """States of few rows tell them apart; the others' probabilities are rounding."""
+    rng = np.random.default_rng(0)
+    wild = np.cumsum(rng.random(600) < 0.03) % 2
+    z = 2.0 * rng.standard_t(2, 600)
+    y = rng.random(600) < expit(np.where(wild, 0.5, -0.5) * z)
+    X = np.column_stack([y, z])
+    model = VRHMM(2, emission=Regression(family, [1]), random_state=0).fit(X)
+    assert model.log_likelihood_ * 600 == pytest.approx(-367.4388, abs=1e-3)
+
+
+@pytest.mark.parametrize("x", [0.0, 1.0])
+def test_probabilities_of_rounding(x):
+    """Of 0, 1 and between, beside those of log-odds."""
+    p = np.array([0.0, 1e-300, 1e-9, 0.3, 1.0 - 1e-9, 1.0])
+    found = Event().log_density(x, p)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[2:5], stats.bernoulli(p[2:5]).logpmf(x), rtol=1e-9)
+    choice, logits = Choice(2), np.array([-800.0, -30.0, 0.2, 40.0, 800.0])
+    choice.n_categories_ = 2
+    exact = -np.logaddexp(0.0, logits if x == 0.0 else -logits)
+    np.testing.assert_allclose(
+        choice.log_density(np.full(5, x), logits), exact, rtol=1e-12, atol=1e-15
+    )

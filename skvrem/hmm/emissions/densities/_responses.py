@@ -8,6 +8,9 @@ from skvrem.hmm.emissions._facts import extremes, whole
 from skvrem.hmm.emissions.densities._density import DensityEmission
 from skvrem.hmm.emissions.densities._model import gamma
 
+# What probabilities of 0 and of 1 are by rounding.
+TINY, BELOW_ONE = np.finfo(float).tiny, 1.0 - 0.5 * np.finfo(float).eps
+
 
 class Normal(DensityEmission):
     """Real numbers."""
@@ -69,8 +72,9 @@ class Event(DensityEmission):
     discrete, support = True, "event"
 
     def log_density(self, x, probability):
-        with np.errstate(divide="ignore"):
-            return np.where(x > 0.0, np.log(probability), np.log1p(-probability))
+        # A row far out may have no probability but of rounding; it is not impossible.
+        yes, no = np.maximum(probability, TINY), np.minimum(probability, BELOW_ONE)
+        return np.where(x > 0.0, np.log(yes), np.log1p(-no))
 
     def derivatives(self, x, probability):
         slope = x - probability
@@ -185,19 +189,17 @@ class Choice(DensityEmission):
 
     def probabilities(self, *logits):
         """Return the probabilities of all categories, in the first axis."""
-        logits = np.stack(np.broadcast_arrays(*logits))
-        logits = np.concatenate([np.zeros_like(logits[:1]), logits])
+        logits = _with_first(*logits)
         shares = np.exp(logits - logits.max(axis=0))
         return shares / shares.sum(axis=0)
 
     def log_density(self, x, *logits):
-        with np.errstate(divide="ignore"):
-            return np.log(_entries(self.probabilities(*logits), x))
+        logits = _with_first(*logits)
+        logits = logits - logits.max(axis=0)
+        return _entries(logits, x) - np.log(np.exp(logits).sum(axis=0))
 
     def derivatives(self, x, *logits):
-        shares = self.probabilities(*logits)
-        with np.errstate(divide="ignore"):
-            log_f = np.log(_entries(shares, x))
+        log_f, shares = self.log_density(x, *logits), self.probabilities(*logits)
         shares, pairs = shares[1:], zip(*np.triu_indices(len(logits)), strict=True)
         slopes = [(x == code + 1) - p for code, p in enumerate(shares)]
         curves = [shares[k] * shares[m] - (k == m) * shares[k] for k, m in pairs]
@@ -219,6 +221,12 @@ class Choice(DensityEmission):
     def start_columns(self, X):
         X = super().start_columns(X)
         return (np.rint(X) == np.arange(self.n_categories_)) + 0.0
+
+
+def _with_first(*logits):
+    """Return log-odds of all categories, in the first axis."""
+    logits = np.stack(np.broadcast_arrays(*logits))
+    return np.concatenate([np.zeros_like(logits[:1]), logits])
 
 
 def _entries(table, x):
