@@ -22,9 +22,9 @@ class MinibatchSteps(BaseEstimator):
     ----------
     expectation : {"auto", "quadrature", "mc"}, default="auto"
         How expectations are taken. "quadrature": without noise, over nodes. "mc": by
-        draws that each step makes anew, whose noise leaves a fit some tenths of a nat
-        below the top. "auto" is "quadrature", but "mc" for minibatches of more than two
-        classes of :class:`~skvrem.GaussianDropoutClassifier`.
+        draws that each step makes anew, whose noise leaves a fit below the top. "auto"
+        is "quadrature", but "mc" for minibatches of more than two classes of
+        :class:`~skvrem.GaussianDropoutClassifier`.
     control_variate : {"taylor", "antithetic", None}, default="taylor"
         Approximation whose mean over draws is known: Taylor's of second order ([1]_,
         Eq. 61), pairs of opposite draws, or none.
