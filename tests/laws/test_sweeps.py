@@ -305,7 +305,6 @@ CASES = {
                 ("svrg", "taylor", False),
             ],
         )
-        if not (name == "softmax" and control == "quadrature")
     },
     **{
         f"own {kind} {control} {scale}": partial(own, kind, control, scale)
