@@ -141,3 +141,13 @@ def assert_same_state(a, b):
     assert a.keys() == b.keys()
     for name in a.keys() - {"random_state_"}:
         np.testing.assert_equal(a[name], b[name], err_msg=name)
+
+
+def nearly_alike(n_documents=100, apart=0.1):
+    """Counts of a million tokens a document, of three topics that hardly differ."""
+    rng = np.random.default_rng(0)
+    words = rng.dirichlet(np.ones(200))
+    own = rng.dirichlet(np.full(200, 0.3), size=3)
+    topics = (1.0 - apart) * words + apart * own
+    shares = rng.dirichlet(np.full(3, 0.3), size=n_documents)
+    return np.array([rng.multinomial(10**6, p) for p in shares @ topics]), topics

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import schedules, solvers
 from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.exceptions import CollapsedComponentWarning
-from skvrem.topics._base import TopicModel, scattered
+from skvrem.topics._base import TopicModel, documents_as_topics, scattered
 from skvrem.topics._input import new_documents
 from skvrem.topics._model_arrays import pad
 from skvrem.topics.lda._blocks import BlockCollapsedLDAModel, BlockLDAModel
@@ -550,7 +550,10 @@ class TemperedLDA(TopicModel):
             # Parameters near 1, as scikit-learn's: soon forgotten.
             topics = rng.gamma(100.0, 0.01, (k, n_features))
             return topics + (word_prior - word_prior.min())  # what seeds have more
-        return scattered(k, data, rng) + word_prior
+        documents = documents_as_topics(k, data, rng)
+        if documents is None:
+            return scattered(k, data, rng) + word_prior
+        return np.stack([*documents]) * (data.total_weight / k) + word_prior
 
     def _stop(self):
         """Return the test of scikit-learn's parameters, None for never.

@@ -10,7 +10,7 @@ from skvrem import schedules, solvers
 from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.text import document_completion
 from skvrem.text._likelihood import completion_sums
-from skvrem.topics._base import TopicModel, scattered
+from skvrem.topics._base import TopicModel, documents_as_topics, scattered
 from skvrem.topics._input import check_counts, new_documents
 from skvrem.topics._model_arrays import padded_empty, places
 from skvrem.topics.plsa._blocks import BlockPLSAModel
@@ -25,9 +25,6 @@ BLOCKS, BLOCK_DOCUMENTS, FEWEST_BLOCKS = 20, 64, 5
 STEPS_AN_EPOCH, MANY_DOCUMENTS, DOC_STEPS = 7.0, 500, 8
 # First epochs without an anchor: that of random topics is soon forgotten.
 PILOT = 1
-# What topics that begin as documents have of the mean of all: a word that is in none of
-# them stays possible.
-MEAN_SHARE = 0.1
 # Of every word, at the start of a search: EM cannot leave zero.
 LEAST_TOKENS = 0.1
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.35, 10
@@ -340,7 +337,7 @@ class VRPLSA(TopicModel):
         # topics, EM spends its first epochs on a plateau. Of documents that are alike
         # all such topics make the same.
         k = self.n_components_
-        documents = self._documents_as_topics(data, rng)
+        documents = documents_as_topics(k, data, rng)
         topics = padded_empty(data.n_features, k, data.dtype, places.empty).T[:k]
         for topic in topics:  # all at once, in float64, would be the largest array
             if documents is None:
@@ -356,26 +353,6 @@ class VRPLSA(TopicModel):
             favoured = np.divide(excess, sums, out=topics.copy(), where=sums > 0.0)
             topics = 0.5 * (topics + favoured)
         return topics
-
-    def _documents_as_topics(self, data, rng):
-        """Return an iterator of documents to begin with, None where they differ enough.
-
-        Random topics are the same mixture of alike documents each. A pass of EM leaves
-        that saddle by factors of 1 + rho^2 of a canonical correlation rho of documents
-        and words, here so slowly that it looks like convergence.
-        """
-        if not data.alike:
-            return None
-        k, mass = self.n_components_, data.lengths
-        if data.weight.size:
-            mass = mass * data.weight
-        if np.count_nonzero(mass) < k:
-            return None
-        some = rng.choice(data.n_units, k, replace=False, p=mass / mass.sum())
-        mean = MEAN_SHARE * data.word_totals / data.total_weight
-        rest = (1.0 - MEAN_SHARE) / data.lengths[some]
-        rows = zip(some, rest, strict=True)
-        return (mean + data.X[[i]].toarray()[0] * share for i, share in rows)
 
     def _refills(self, plan, data, known):
         return data.alike if not known else super()._refills(plan, data, known)

@@ -23,6 +23,7 @@ from tests.documents import (
     batch_of_documents,
     dense_counts,
     matched,
+    nearly_alike,
     normalized,
     planted,
 )
@@ -693,6 +694,16 @@ def test_topics_of_large_counts_part(weighted):
 
     best, floor = fit_of(shares @ truth), fit_of(X.sum(axis=0) / X.sum())
     assert best - fit_of(model.transform(X) @ topics) < 0.05 * (best - floor)
+
+
+def test_topics_of_documents_that_are_alike_part():
+    """Random topics make the same of all of them, which looks like convergence."""
+    X, _ = nearly_alike(50, 0.03)
+    words = X.sum(axis=0)
+    same = np.sum(words * np.log(words / words.sum())) / words.sum()  # one topic
+    for seed in range(4):
+        model = TemperedLDA(3, random_state=seed).fit(X)
+        assert model.lower_bound_ > same + 5e-4
 
 
 def test_scattered_documents_have_all_tokens():

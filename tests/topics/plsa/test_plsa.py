@@ -27,6 +27,7 @@ from tests.documents import (
     frame_of,
     hard_corpora,
     matched,
+    nearly_alike,
     normalized,
     of_two_topics,
     planted,
@@ -601,15 +602,6 @@ def test_seeds_say_which_topic_is_which():
     stream = plsa(topic_word_smoothing=seed_prior(seeds, names, K)).partial_fit(X)
     words = [set(row) for row in top_words(stream, names, n=10)]
     assert all(set(seeds[k]) <= words[k] for k in seeds)
-
-
-def nearly_alike(n_documents=100):
-    """Counts of a million tokens a document, of three topics that hardly differ."""
-    rng = np.random.default_rng(0)
-    words = rng.dirichlet(np.ones(200))
-    topics = 0.9 * words + 0.1 * rng.dirichlet(np.full(200, 0.3), size=3)
-    shares = rng.dirichlet(np.full(3, 0.3), size=n_documents)
-    return np.array([rng.multinomial(10**6, p) for p in shares @ topics]), topics
 
 
 @pytest.mark.parametrize("factor", [1e-2, 1.0, 1e4])
