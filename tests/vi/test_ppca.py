@@ -19,6 +19,7 @@ from skvrem.vi.ppca._model import (
     SecondMoments,
     hessian_diagonal,
     hessian_times,
+    joint_root,
     likelihood,
     start_loadings,
 )
@@ -500,11 +501,41 @@ def test_deviations_are_of_all_loadings_together(learned):
     turn = np.concatenate([W[5:], -W[:5]])
     apart = np.linalg.svd(turn[:, None])[0][:, 1:]
     covariance = apart @ np.linalg.inv(apart.T @ precision @ apart) @ apart.T
+    about = model.components_.T, np.zeros((5, 2)), model.noise_variance_
+    root = joint_root(SecondMoments(*model._moments), *about, 1.0, learned)
+    root = root.reshape(5, 2, -1).swapaxes(0, 1).reshape(10, -1)
+    np.testing.assert_allclose(root @ root.T, covariance, rtol=1e-4, atol=1e-6)
+    # As the posterior expects it, it is hardly another.
     sd = np.sqrt(covariance.diagonal()).reshape(2, 5)
-    np.testing.assert_allclose(model.components_std_, sd, rtol=1e-4)
+    np.testing.assert_allclose(model.components_std_, sd, rtol=0.1)
     draws = model.sample_posterior(100_000, random_state=0)["components"]
-    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.02)
+    np.testing.assert_allclose(draws.std(axis=0), model.components_std_, rtol=0.02)
     np.testing.assert_allclose(draws.reshape(-1, 10) @ turn, W @ turn, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_components_of_no_use_vary_little(seed):
+    """At a saddle the second order would let them be as long as the prior does."""
+    rng, n = np.random.default_rng(seed), 300
+    X = rng.normal(size=(n, 2))
+    model = BayesianPPCA(1, prior_scale=1.0, noise_variance=1.0, random_state=0).fit(X)
+    line, S = np.linspace(-1.0, 1.0, 81), np.cov(X.T, bias=True)
+    W = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+    length = np.square(W).sum(axis=1)
+    fit = np.log1p(length) - np.einsum("ij,jk,ik->i", W, S, W) / (1.0 + length)
+    posterior = np.exp(-0.5 * (n * fit + length))
+    expected = posterior @ length / posterior.sum()
+
+    def expected_length(model):
+        W = model.sample_posterior(5000, random_state=0)["components"]
+        return np.square(W).sum(axis=(1, 2)).mean()
+
+    assert 0.7 * expected < expected_length(model) < 1.1 * expected
+    # Beside one that there is, and of a few hundred rows a little of it.
+    X = np.outer(rng.normal(size=1000), np.ones(6)) + rng.normal(size=(1000, 6))
+    pair = BayesianPPCA(2, random_state=0).fit(X)
+    one = BayesianPPCA(1, random_state=0).fit(X)
+    assert expected_length(pair) == pytest.approx(expected_length(one), rel=0.05)
 
 
 def test_intervals_of_loadings_hold():

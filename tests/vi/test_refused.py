@@ -308,6 +308,29 @@ def test_an_improper_posterior(pull, posterior):
     assert type(error.value) is ValueError
 
 
+@pytest.mark.parametrize("correlated", [False, True])
+@pytest.mark.parametrize("scales", [(1.0, 1e8), (1e-6, 1.0, 1e6)])
+def test_scales_far_apart_are_no_improper_posterior(scales, correlated):
+    scales, d = np.array(scales), len(scales)
+    correlation = np.eye(d) + 0.5 * correlated * (1.0 - np.eye(d))
+    precision = np.linalg.inv(correlation) / np.outer(scales, scales)
+
+    class Far(Improper):
+        n_samples, n_parameters, parameter_names = 1, d, None
+
+        def log_likelihood(self, parameters, indices):
+            return np.full(len(indices), -0.5 * parameters @ precision @ parameters)
+
+        def gradient(self, parameters, indices):
+            return -len(indices) * precision @ parameters
+
+        def log_prior_gradient(self, parameters):
+            return np.zeros(d)
+
+    model = VariationalInference(Far(0.0), random_state=0).fit()
+    np.testing.assert_allclose(model.std_, scales, rtol=0.1)
+
+
 # Containers of dask
 
 

@@ -36,8 +36,8 @@ LITTLE = 1e-3
 # Steps to the mode of the density, where a fit starts, and random signs for the
 # diagonal of a Hessian.
 MODE_STEPS, PROBES = 200, 200
-# Share of the largest curvature that is none; and how far away a density with no
-# curvature must have fallen.
+# Share of the largest curvature that is none; and how far away, at least, a density
+# with no curvature must have fallen.
 FLAT, AWAY = 1e-8, 1e6
 # Saddles that a search for the mode goes on from; products that it looks for a negative
 # curvature with, which of few parameters finds any.
@@ -325,17 +325,24 @@ def _check_proper(target, mode):
     curvature = -target.hessian(mode)
     if not np.isfinite(curvature).all():
         return
-    values, vectors = np.linalg.eigh(curvature)
+    # As far as each parameter may go alone: scales of parameters may lie far apart.
+    diagonal = np.diagonal(curvature)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(scale[:, None] * curvature * scale)
+    flat = scale[:, None] * vectors[:, values < FLAT * max(values[-1], 0.0)]
+    flat *= AWAY * np.maximum(1.0, 1.0 / np.linalg.norm(flat, axis=0))
+    axes = np.diag(np.maximum(AWAY, 10.0 * scale))
+    axes = axes[:, diagonal < FLAT * diagonal.max(initial=0.0)]
     top = target.log_density(mode)
-    for direction in vectors[:, values < FLAT * max(values[-1], 0.0)].T:
+    for step in np.hstack([flat, axes]).T:
         for sign in (1.0, -1.0):
             with np.errstate(all="ignore"):
-                there = target.log_density(mode + sign * AWAY * direction)
+                there = target.log_density(mode + sign * step)
             if there > top - 1.0:
-                number = int(np.abs(direction).argmax())
-                name = check_names(target.model)[number]
+                number = int(np.abs(step).argmax())
+                name, away = check_names(target.model)[number], np.linalg.norm(step)
                 raise ValueError(
-                    f"The posterior is improper in the direction of {name}: {AWAY:g} "
+                    f"The posterior is improper in the direction of {name}: {away:.3g} "
                     f"away from {mode[number]:.3g} the log density has not fallen. "
                     "Give the model a proper log_prior."
                 )

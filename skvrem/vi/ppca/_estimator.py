@@ -479,8 +479,9 @@ class BayesianPPCA(
         if q.n_dim > MOST_LOADINGS:
             return None
         moments, noise = SecondMoments(*self._moments), self.noise_variance_
-        W, scale = q.mean.reshape(k, d).T, self.prior_scale_
-        root = joint_root(moments, W, noise, scale, self._learned)
+        about = (part.reshape(k, d).T for part in (q.mean, q.scale))
+        given = noise, self.prior_scale_, self._learned
+        root = joint_root(moments, *about, *given)
         return root.reshape(d, k, -1).swapaxes(0, 1).reshape(k * d, -1)
 
     # What it says of rows

@@ -47,6 +47,9 @@ LARGEST_CHANGE = 2.0
 LEAST_PRECISION = 0.1
 # Of the logarithm of the noise variance, for differences.
 STEP = 1e-4
+# Pairs of draws that the covariance of all loadings is expected by, and what they are
+# times loadings where these are many: a draw costs the square of these.
+JOINT_PAIRS, JOINT_WORK = (2, 16), 2000
 LOG_2PI = np.log(2.0 * np.pi)
 
 
@@ -353,21 +356,25 @@ def log_densities(rows, components, noise):
     return out
 
 
-def joint_root(moments, W, noise, prior_scale, learned):
+def joint_root(moments, W, scale, noise, prior_scale, learned):
     r"""Return a root (d k, r) of the covariance of all loadings together.
 
-    That of the second order at W, with the noise integrated out where it is learned,
+    That of the expected second order about W, with the noise integrated out where it is
+    learned,
 
     .. math:: \Sigma^{-1} = s^{-2} I - n \Big[ H - \frac{h h^T}{\eta} \Big],
 
     with the Hessian H by W, the derivative h of the gradient by the logarithm of the
     noise variance, and the second derivative :math:`\eta` by that. It is taken where
     components do not turn: along :math:`W A`, A antisymmetric, the likelihood is flat.
+    Components that are shorter than what they vary by are at a saddle, where no second
+    order holds them: their loadings are independent.
 
     Parameters
     ----------
     moments : SecondMoments
-    W : ndarray of shape (d, k)
+    W, scale : ndarrays of shape (d, k)
+        Means and deviations of independent loadings.
     noise : float
         Noise variance.
     prior_scale : float
@@ -375,29 +382,43 @@ def joint_root(moments, W, noise, prior_scale, learned):
         The noise is.
     """
     (d, k), n = W.shape, moments.weight
-    at, one_by_one = likelihood(moments, W, noise), np.eye(d * k).reshape(-1, d, k)
-    H = hessian_times(moments, W, noise, at, one_by_one).reshape(d * k, d * k)
-    if learned:
-        less, more = (
-            likelihood(moments, W, noise * np.exp(step)) for step in (-STEP, STEP)
-        )
-        h = ((more.gradient - less.gradient) / (2.0 * STEP)).ravel()
-        eta = (more.by_noise - less.by_noise) / (2.0 * STEP)
-        if eta < 0.0:
-            H -= np.outer(h, h) / eta
-    apart = np.eye(d * k)
-    if k > 1:
-        pairs = np.triu_indices(k, 1)
-        turns = np.zeros((len(pairs[0]), d, k))
+    found = np.square(W).sum(axis=0) > np.square(scale).sum(axis=0)
+    free, V, n_found = np.tile(found, d), W[:, found], int(found.sum())
+    one_by_one = np.eye(d * k)[free].reshape(-1, d, k)
+    n_pairs = int(np.clip(JOINT_WORK // (d * k), *JOINT_PAIRS))
+    away = np.random.default_rng(0).standard_normal((n_pairs, d, k)) * scale
+    H, h, eta = np.zeros((d * n_found, d * n_found)), np.zeros((d, k)), 0.0
+    for drawn in W + np.concatenate([away, -away]):
+        at = likelihood(moments, drawn, noise)
+        columns = hessian_times(moments, drawn, noise, at, one_by_one)
+        H += columns.reshape(-1, d * k)[:, free]
+        if learned:
+            less, more = (
+                likelihood(moments, drawn, noise * np.exp(step))
+                for step in (-STEP, STEP)
+            )
+            h += (more.gradient - less.gradient) / (2.0 * STEP)
+            eta += (more.by_noise - less.by_noise) / (2.0 * STEP)
+    if eta < 0.0:
+        H -= np.outer(h[:, found], h[:, found]) / eta
+    H /= 2 * n_pairs
+    apart = np.eye(d * n_found)
+    if n_found > 1:
+        pairs = np.triu_indices(n_found, 1)
+        turns = np.zeros((len(pairs[0]), d, n_found))
         numbers = np.arange(len(turns))
-        turns[numbers, :, pairs[0]] = W[:, pairs[1]].T
-        turns[numbers, :, pairs[1]] = -W[:, pairs[0]].T
+        turns[numbers, :, pairs[0]] = V[:, pairs[1]].T
+        turns[numbers, :, pairs[1]] = -V[:, pairs[0]].T
         basis, _, _ = np.linalg.svd(turns.reshape(len(turns), -1).T)
         apart = basis[:, len(turns) :]
     values, vectors = np.linalg.eigh(apart.T @ H @ apart)
     precision = prior_scale**-2 - n * values
     precision = np.maximum(precision, LEAST_PRECISION / prior_scale**2)
-    return apart @ (vectors / np.sqrt(precision))
+    among = apart @ (vectors / np.sqrt(precision))
+    root = np.diag(scale.ravel())[:, ~free]
+    root = np.hstack([root, np.zeros((d * k, among.shape[1]))])
+    root[free, d * k - d * n_found :] = among
+    return root
 
 
 def start_loadings(moments, k, prior_scale, noise):
