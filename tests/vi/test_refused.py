@@ -51,8 +51,10 @@ def test_features_that_go_together_far_from_zero():
     # The evidence is exact, and by a prior as narrow as it says they are told apart.
     far = BayesianGLMRegressor().fit(together, y)
     near = BayesianGLMRegressor().fit(together - together.mean(axis=0), y)
-    assert (np.abs(far.coef_ - near.coef_) < 1e-3 * near.coef_std_).all()
-    np.testing.assert_allclose(far.coef_std_, near.coef_std_, rtol=1e-3)
+    # Squares of a million deviations from zero leave four digits, on some processors
+    # (by the order in which BLAS sums) three.
+    assert (np.abs(far.coef_ - near.coef_) < 5e-3 * near.coef_std_).all()
+    np.testing.assert_allclose(far.coef_std_, near.coef_std_, rtol=5e-3)
 
 
 def test_features_that_are_far_but_can_be_told_apart():
