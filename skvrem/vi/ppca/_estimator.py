@@ -140,7 +140,8 @@ class BayesianPPCA(
         Their standard deviations: given where the components point, as rotations of
         all of them together, which the data say nothing of, are left out. Up to 1,000
         loadings they are of all loadings and the noise together, by the second order of
-        the likelihood; beyond those of independent loadings, which are too small.
+        the likelihood; beyond, and of components that rows have no use for, those of
+        independent loadings, which are too small.
     mean_ : ndarray of shape (n_features,)
         Mean of the rows.
     noise_variance_ : float
