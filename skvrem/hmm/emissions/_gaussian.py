@@ -1,6 +1,7 @@
 """Gaussian emissions with the four covariance types."""
 
 from copy import copy
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -340,18 +341,56 @@ class Gaussian(Emission):
 
     def maximize(self, features, before, repair):
         """Return means and covariances, or None where there are none."""
-        masks, x, xx = self._split_features(features)
+        masks, x, _ = sums = self._split_features(features)
         old_mean, old_covariance = self._split(before)
-        shift = old_mean - self._centre
         k = self.mean_weight * (masks > 0.0)
-        shift = ratio(x + k * self._prior_mean, masks + k, shift)
-        fixed = self._given("mean")
-        mean = shift if fixed is None else fixed - self._centre
-        mean = np.where(np.isnan(mean), shift, mean)
-        fixed = self._given("covariance")
-        covariance = fixed
+        unbound = old_mean - self._centre
+        unbound = ratio(x + k * self._prior_mean, masks + k, unbound)
+        spreads = partial(self._covariance_about, sums, old_covariance, repair)
+        mean = self._means(unbound, old_mean - self._centre, spreads)
+        covariance = None if mean is None else spreads(mean)
+        if covariance is None:
+            return None
+        return self._join(mean + self._centre, covariance)
+
+    def _means(self, unbound, old, spreads):
+        r"""The means that are likeliest where some are fixed, or None.
+
+        What is fixed, c, away from where all free means were at most, draws the others
+        of its state along as covariances S tell,
+
+        .. math:: m_f = \bar x_f - S_{fc} S_{cc}^{-1} (\bar x_c - m_c) .
+
+        With S about the means where none was fixed, this and the covariances about m
+        are the joint maximum. States of one covariance whose fixed columns are others
+        take turns, those of the same columns together, so each turn leads uphill.
+        """
+        given = self._given("mean")
+        if given is None:
+            return unbound
+        given, free = given - self._centre, np.isnan(given)
+        partly = self._dense & free.any(axis=1) & ~free.all(axis=1)
+        mean = np.where(free, np.where(partly[:, None], old, unbound), given)
+        for columns in np.unique(free[partly], axis=0):
+            own = np.flatnonzero((free == columns).all(axis=1))
+            about = mean.copy()
+            about[own] = unbound[own]
+            covariance = spreads(about)
+            if covariance is None:
+                return None
+            f, c = np.flatnonzero(columns), np.flatnonzero(~columns)
+            away = unbound[own][:, c] - given[own][:, c]
+            inside, across = (covariance[own][:, c][:, :, at] for at in (c, f))
+            drawn = np.linalg.solve(inside, away[:, :, None])
+            drawn = (across.swapaxes(1, 2) @ drawn)[:, :, 0]
+            mean[own[:, None], f] = unbound[own][:, f] - drawn
+        return mean
+
+    def _covariance_about(self, sums, old, repair, mean):
+        """The covariances that are likeliest with these means, or None."""
+        covariance = fixed = self._given("covariance")
         if fixed is None or np.isnan(fixed).any():
-            scatter, weight = self._scatter_of(mean, masks, x, xx)
+            scatter, weight = self._scatter_of(mean, *sums)
             axis = {"tied": 0, "spherical": 1}.get(self.covariance_type)
             if axis is not None:  # what several have in common
                 scatter, weight = (
@@ -364,7 +403,7 @@ class Gaussian(Emission):
                 covariance = np.maximum(covariance, 0.0)
             added = np.eye(self.n_columns_) if self._dense else 1.0
             covariance = covariance + self.added * added
-            covariance = np.where(empty, old_covariance, covariance)
+            covariance = np.where(empty, old, covariance)
             if fixed is not None:
                 covariance = np.where(np.isnan(fixed), covariance, fixed)
         bad = self._factor(covariance) is None
@@ -373,8 +412,8 @@ class Gaussian(Emission):
         if bad:
             good = np.array([self._factor(c[None]) is not None for c in covariance])
             good = good.reshape(-1, *[1] * (covariance.ndim - 1))
-            covariance = np.where(good, covariance, old_covariance)
-        return self._join(mean + self._centre, covariance)
+            covariance = np.where(good, covariance, old)
+        return covariance
 
     def _scatter_of(self, mean, masks, x, xx):
         """Sums of squares, or products, about means, and weights, with the priors'."""
@@ -556,8 +595,9 @@ class Gaussian(Emission):
 
     def _as_factors(self, vector):
         d = self.n_columns_
-        factors = np.zeros((vector.size // (d * (d + 1) // 2), d, d))
-        factors[:, *np.tril_indices(d)] = vector.reshape(len(factors), -1)
+        rows = vector.reshape(-1, d * (d + 1) // 2)
+        factors = np.zeros((len(rows), d, d))
+        factors[:, *np.tril_indices(d)] = rows
         diagonal = _diagonals(factors)
         diagonal[:] = SCALES["positive"].back(diagonal)
         return factors
