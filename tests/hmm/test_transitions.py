@@ -637,6 +637,77 @@ def test_coefficients_that_cannot_be_given(unpenalised, given, message):
     assert not hasattr(model, "transmat_")
 
 
+def at(row, column, value, shape=(3, 3)):
+    array = np.full(shape, np.nan)
+    array[row, column] = value
+    return array
+
+
+def with_one_fixed(mask):
+    """Transitions of which a value from state 0 to state 2 is fixed."""
+    return {
+        "fixed": lambda value: Homogeneous(mask, fixed=at(0, 2, value)),
+        "intercept": lambda value: Covariates(
+            [1], mask=mask, intercept=at(0, 2, value)
+        ),
+        "coef": lambda value: Covariates(
+            [1], mask=mask, coef=at(0, 2, value, (3, 3, 1))
+        ),
+    }
+
+
+BANDED = np.triu(np.tri(3, k=1, dtype=bool))
+
+
+@pytest.mark.parametrize("mask", ["left-right", BANDED], ids=["left-right", "array"])
+@pytest.mark.parametrize("name", with_one_fixed(None))
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_is_fixed_is_not_lost_under_a_mask(name, mask):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.repeat([0.0, 5.0, 9.0], 40), rng.normal(size=120)])
+    X[:, 0] += rng.normal(size=120)
+    make = with_one_fixed(mask)[name]
+    model = VRHMM(3, transitions=make(0.2), random_state=0, n_init=1, max_iter=3)
+    message = f"{name} of .* is 0.2 from state 0 to state 2, where mask.* allows no"
+    with pytest.raises(ValueError, match=message):
+        model.fit(X)
+    assert not hasattr(model, "transmat_")
+    model.set_params(transitions=make(0.0)).fit(X)
+    state = {key: value for key, value in vars(model).items() if key.endswith("_")}
+    assert model.transmat_[0, 2] == 0.0
+    model.set_params(transitions=make(0.2))
+    with pytest.raises(ValueError, match=message):
+        model.fit(X)
+    assert all(vars(model)[key] is value for key, value in state.items())
+
+
+def test_what_is_fixed_of_phases_is_not_lost():
+    X = np.random.default_rng(0).normal(size=(40, 2)) > 0.0
+    fixed = Homogeneous(fixed=at(1, 0, 0.2, (2, 2)))
+    back = Homogeneous(np.ones((2, 2), bool))
+    for part, message in (
+        ({"fine": fixed}, "fine of Hierarchical with upper_triangular=True: fixed of"),
+        ({"fine": back}, "upper_triangular=True of Hierarchical .* mask of `fine`"),
+        (
+            {"coarse": Homogeneous("left-right", fixed=at(1, 0, 0.2, (2, 2)))},
+            "coarse of Hierarchical: fixed of Homogeneous is 0.2 from state 1 to",
+        ),
+    ):
+        family = Hierarchical(2, 2, 1, upper_triangular=True, **part)
+        with pytest.raises(ValueError, match=message):
+            VRHMM(4, transitions=family).fit(X.astype(float))
+    Hierarchical(2, 2, 1, fine=fixed).open(4)
+    own = Homogeneous("left-right")
+    Hierarchical(2, 2, 1, upper_triangular=True, fine=own).open(4)
+
+
+def test_starting_values_under_a_mask_share_what_is_left():
+    init = np.full((3, 3), 1.0 / 3.0)
+    family = Homogeneous("left-right", fixed=at(1, 1, 0.8), init=init).open(3)
+    expected = [[0.5, 0.5, 0.0], [0.0, 0.8, 0.2], [0.0, 0.0, 1.0]]
+    np.testing.assert_allclose(family.start_counts(np.zeros((3, 3))), expected)
+
+
 def test_a_sample_with_covariates(lit):
     model, X, *_ = lit
     drawn, states = model.sample(3000, random_state=0, inputs=X[:, [0, 2]])

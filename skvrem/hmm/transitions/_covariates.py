@@ -21,7 +21,11 @@ from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, numbered
 from skvrem.hmm.emissions._factors import indicator_names, indicators
 from skvrem.hmm.emissions._facts import extremes, filled_moments
 from skvrem.hmm.emissions._given import given
-from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
+from skvrem.hmm.transitions._homogeneous import (
+    Homogeneous,
+    Transitions,
+    check_excluded,
+)
 from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_integer, check_parameters
 
@@ -49,16 +53,19 @@ class Covariates(Transitions):
         Fixed values of :math:`\beta_{ij0}`; NaN are free.
     coef : array-like of shape (n_states, n_states, n_covariates), default=None
         Fixed values of :math:`\beta_{ij}`, in units of the columns; NaN are free. With
-        these and `intercept` all given, a model needs no fit.
+        these and `intercept` all given, a model needs no fit. Both are 0 or NaN where
+        `mask` allows no transition.
     init : array-like of shape (n_states, n_states), default=None
-        Starting values: the transition matrix at the mean of the covariates.
+        Starting values: the transition matrix at the mean of the covariates. Those of
+        transitions that `mask` excludes count for nothing, nor do they in `coef_init`.
     coef_init : array-like of shape (n_states, n_states, n_covariates), default=None
         Starting values of :math:`\beta_{ij}`; None is 0.
     alpha : float, default=1e-3
         Penalty ``alpha / 2`` times the squares of the coefficients of covariates that
-        are scaled to variance 1, which keeps those of transitions that never happen
-        finite. The log-likelihood it adds to is that of all rows. What is fixed is not
-        penalised.
+        are scaled to variance 1, and of the intercepts at the mean of the covariates
+        (at 0 where any intercept is fixed), which keeps those of transitions that never
+        happen finite. The log-likelihood it adds to is that of all rows. What is fixed
+        is not penalised.
     reference : int, default=None
         The state whose logit is 0, out of every state; None is staying.
     observed : bool, default=False
@@ -172,6 +179,8 @@ class Covariates(Transitions):
             none[..., 0] = found["intercept"]
         if found["coef"] is not None:
             none[..., 1:] = found["coef"]
+        for term, own in enumerate(np.moveaxis(none, 2, 0)):
+            check_excluded(self, "coef" if term else "intercept", own, self._allowed)
         if found["coef_init"] is not None:
             self._start_coef = np.nan_to_num(found["coef_init"])
         if (np.nan_to_num(none[self._reference]) != 0.0).any():

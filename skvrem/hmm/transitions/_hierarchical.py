@@ -124,13 +124,21 @@ class Hierarchical(Transitions):
         coarse, fine = (part.get_params() for part in parts)
         if self.upper_triangular and fine.get("mask") is None:
             fine["mask"] = "upper-triangular"
+        what = "fine of Hierarchical"
+        what += " with upper_triangular=True" if self.upper_triangular else ""
         kinds = range(self.n_coarse)
         own = [{k: _of_kind(v, kind) for k, v in fine.items()} for kind in kinds]
         #: The coarse matrix, and that of every kind.
         self._matrices = [
-            Homogeneous(**coarse).open(self.n_coarse),
-            *(Homogeneous(**given).open(self.n_fine) for given in own),
+            _opened(coarse, self.n_coarse, "coarse of Hierarchical"),
+            *(_opened(given, self.n_fine, what) for given in own),
         ]
+        back = self.n_fine > 1 and not all(m.ordered for m in self._matrices[1:])
+        if self.upper_triangular and back:
+            raise ValueError(
+                "upper_triangular=True of Hierarchical lets phases only go on, and the "
+                "mask of `fine` lets them go back: leave one of them out."
+            )
         return self
 
     def check_inputs(self, inputs):
@@ -293,6 +301,14 @@ class Hierarchical(Transitions):
         coarse, *fine = self._matrices
         coarse.reorder(kinds)
         self._matrices = [coarse, *(fine[kind] for kind in kinds)]
+
+
+def _opened(given, n, what):
+    """The matrix of these parameters; errors say `what` it is."""
+    try:
+        return Homogeneous(**given).open(n)
+    except ValueError as error:
+        raise ValueError(f"In {what}: {error}") from None
 
 
 def _of_kind(value, kind):

@@ -177,9 +177,11 @@ class Homogeneous(Transitions):
         "left-right" a state goes on or to the next one, with "upper-triangular" on or
         to any later one.
     fixed : array-like of shape (n_states, n_states), default=None
-        Probabilities that are not estimated; NaN are free.
+        Probabilities that are not estimated; NaN are free. They are 0 or NaN where
+        `mask` allows no transition.
     init : array-like of shape (n_states, n_states), default=None
-        Starting values.
+        Starting values; where `mask` or `fixed` leave no choice they count for nothing,
+        and the others of a state are scaled.
     prior : float or array-like of shape (n_states, n_states), default=1.0
         Parameters, of at least 1, of Dirichlet distributions of the rows; 1 is none.
 
@@ -215,7 +217,8 @@ class Homogeneous(Transitions):
         Raises
         ------
         ValueError
-            If they have the wrong shape, or leave a state without a way on.
+            If they have the wrong shape, leave a state without a way on, or fix a
+            transition that the mask excludes.
         """
         allowed = np.ones((n, n), bool)
         if isinstance(self.mask, str):
@@ -240,6 +243,7 @@ class Homogeneous(Transitions):
                 f"fixed of Homogeneous must be probabilities or NaN of shape {(n, n)}, "
                 f"got {self.fixed!r}."
             )
+        check_excluded(self, "fixed", fixed, allowed)
         fixed = np.where(allowed, fixed, 0.0)
         free = np.isnan(fixed)
         rest, full = 1.0 - np.nansum(fixed, axis=1), ~free.any(axis=1)
@@ -473,6 +477,22 @@ class Initial:
     def n_parameters(self):
         """Return the number of free parameters."""
         return self._shares.n_parameters()
+
+
+def check_excluded(transitions, name, values, allowed):
+    """Raise a ValueError where what users gave is of transitions that a mask excludes.
+
+    0 and NaN say nothing of them.
+    """
+    given = ~allowed & (np.nan_to_num(values) != 0.0)
+    if given.any():
+        i, j = np.argwhere(given)[0]
+        named = isinstance(transitions.mask, str)
+        raise ValueError(
+            f"{name} of {type(transitions).__name__} is {values[i, j]:g} from state "
+            f"{i} to state {j}, where mask{f'={transitions.mask!r}' if named else ''} "
+            f"allows no transition: allow it there, or let {name} be 0 or NaN."
+        )
 
 
 def check_startprob(estimator):
