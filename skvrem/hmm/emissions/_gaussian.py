@@ -33,7 +33,8 @@ class Gaussian(Emission):
         column, so that units are all the same; of the least of a column that varies if
         "spherical", and where a column does not vary.
     mean : array-like of shape (n_states, n_features), default=None
-        Fixed means; NaN are free.
+        Fixed means; NaN are free, and with "full" and "tied" follow those of their
+        state that are fixed as far as columns vary together.
     covariance : array-like, default=None
         Fixed covariances, shape as `covariance_`; NaN are free, and matrices are so as
         a whole.
