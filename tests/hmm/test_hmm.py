@@ -1108,12 +1108,11 @@ def test_columns_may_be_of_different_units(covariance_type, solver):
     X = X + np.array([0.0, 1.0]) * 2e-3 * rng.normal(size=(len(states), 2))
     X[states == 2] = -5.0
     params = {"covariance_type": covariance_type, "solver": solver, "random_state": 0}
-    # Optima are 5e-5 apart, and rounding ranks many starts, and of a full covariance
-    # says which of them a single one comes to; by "svrg" to none in 500 epochs.
+    # Optima are 5e-5 apart, and rounding ranks many starts; by "svrg" a single one of a
+    # full covariance comes to none in 500 epochs.
     apart = 1e-4
     if solver == "batch":
-        params["n_init"] = 1
-        apart = 1e-4 if covariance_type == "full" else 1e-6
+        params["n_init"], apart = 1, 1e-6
     units = np.array([1.0, 1.0]), np.array([2.0**-10, 2.0**20])
     one, other = (VRHMM(3, **params).fit(X * unit) for unit in units)
     lost = one.score(X) - (other.score(X * units[1]) + np.log(units[1]).sum())

@@ -129,3 +129,23 @@ def test_fits_are_the_same_either_way(name, solver, monkeypatch):
         ends.append((*answers, model.emission_.parameters(), model.predict(X)))
     for one, other in zip(*ends, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("units", [(1.0, 1.0), (2.0**-10, 2.0**20)])
+@pytest.mark.parametrize("covariance", [[1.0, 1.0 - 4e-6, 1.0], [1e-5, 2e-15, 1e-5]])
+def test_coefficients_are_of_one_matrix(covariance, units):
+    """Far from zero they cancel: one triangle may not err by more than the other."""
+    units = np.array(units)
+    a, b, c = covariance
+    covariance = np.array([[a, b], [1.5 * b if b < a / 2 else b, c]])
+    covariance *= np.outer(units, units)
+    mean = -5.0 * units
+    theta = _model_patterns.dense_theta(mean[None], covariance[None])[0]
+    rows = mean + units * np.array([[0.0, 0.0], [1e-3, 2e-3], [5.0, 5.0]])
+    x, y = rows.T
+    features = np.stack([np.ones(3), x, y, x * x, x * y, y * y], axis=1)
+    root = np.linalg.cholesky(covariance / np.outer(units, units))
+    away = np.linalg.solve(root, ((rows - mean) / units).T)
+    expected = -0.5 * np.square(away).sum(axis=0) - np.log(2.0 * np.pi)
+    expected -= np.log(root.diagonal() * units).sum()
+    np.testing.assert_allclose(features @ theta, expected, rtol=1e-7, atol=1e-6)

@@ -457,8 +457,9 @@ class Gaussian(Emission):
         products[:, *self._upper] = xx
         products = products + np.triu(products, 1).swapaxes(1, 2)
         cross = x[:, :, None] * mean[:, None, :]
-        scatter = products - cross - cross.swapaxes(1, 2)
-        return scatter + masks[:, :, None] * mean[:, :, None] * mean[:, None, :]
+        # By sums and products that are one number for both triangles.
+        scatter = products - (cross + cross.swapaxes(1, 2))
+        return scatter + masks[:, :, None] * (mean[:, :, None] * mean[:, None, :])
 
     def _factor(self, covariance):
         """Cholesky factors, or None where one does not exist."""

@@ -140,9 +140,15 @@ class Patterns:
 def dense_theta(mean, covariance):
     """Return the coefficients of 1, x and the upper triangle of x x^T."""
     d = mean.shape[1]
-    precision = np.linalg.inv(covariance)
+    # Far from zero they cancel, but for what is no matrix's of one triangle: they are
+    # all of one symmetric inverse, that of columns in one unit.
+    scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    scales = scale[:, :, None] * scale[:, None, :]
+    precision = np.linalg.inv(covariance / scales)
+    precision = 0.5 * (precision + precision.swapaxes(1, 2)) / scales
     linear = np.einsum("kij,kj->ki", precision, mean)
-    constant = np.linalg.slogdet(covariance)[1] + (linear * mean).sum(axis=1)
+    constant = np.linalg.slogdet(covariance / scales)[1]
+    constant += 2.0 * np.log(scale).sum(axis=1) + (linear * mean).sum(axis=1)
     constant += d * kernels.LOG_2PI
     products = -precision
     products[:, range(d), range(d)] *= 0.5
