@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.metrics import log_loss
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import KeptRows, StreamRows, as_source
-from skvrem.vi.gaussian._model_families import PoissonCounts
+from skvrem.vi.gaussian._model_families import (
+    FINER,
+    MANY_PAIRS,
+    PoissonCounts,
+    Softmax,
+)
+from skvrem.vi.glm import _estimator
 from skvrem.vi.glm.streams import _gram, _memory
 
 
@@ -372,3 +379,26 @@ def test_a_batch_may_have_rates_beyond_all_digits(value, monkeypatch):
     _, seen, targets = stream._memory.prior_and_rows(*about, data, np.zeros(100))
     # Rates that hardly are above zero move the posterior by less than its width.
     assert seen.n_units == len(targets) == (100 if value < 1.0 else 300)
+
+
+def test_a_class_that_has_not_come_is_not_what_nodes_are_spent_on(monkeypatch):
+    """Nothing tells where it is: no number of nodes is enough for its logits."""
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))[:40]
+    n_nodes, sums, bound = [], Softmax._sums, _estimator.fit_bound
+
+    def counted(self, *given):
+        n_nodes.append(given[-1].shape[1])
+        return sums(self, *given)
+
+    def of_all_rows(self, model, data, *given, **how):
+        assert model.family.n_rows == data.n_units
+        return bound(self, model, data, *given, **how)
+
+    monkeypatch.setattr(Softmax, "_sums", counted)
+    monkeypatch.setattr(_estimator, "fit_bound", of_all_rows)
+    stream = BayesianLogisticRegression(random_state=0)
+    for part in np.split(order, 4):
+        stream.partial_fit(X[part], y[part], classes=[0, 1, 2, 3])
+    assert max(n_nodes) == FINER * 2 * MANY_PAIRS
+    assert stream.converged_ and stream.score(X, y) > 0.9

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import as_source
+from skvrem.vi.gaussian._model import GaussianModel
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 from skvrem.vi.glm._evidence import Evidence, squares_of
 from skvrem.vi.glm._span import Span, in_coordinates, in_coordinates_about
@@ -111,6 +112,41 @@ def test_warm_starts_and_streams_go_on(rng):
     for part in (slice(0, 6), slice(6, None)):
         stream.partial_fit(X[part], y[part], classes=[0, 1])
     np.testing.assert_allclose(stream.coef_, mean, atol=0.15)
+
+
+def test_few_rows_of_several_classes_tell_a_width_in_their_span(rng, monkeypatch):
+    X, y, _ = rows(rng, "three classes")
+    few = BayesianLogisticRegression(tol=1e-4).fit(X, y)
+    learn = BayesianLogisticRegression._learn_width
+
+    def by_coefficients(self, *given):
+        return learn(self, *given[:-1], False)
+
+    monkeypatch.setattr(BayesianLogisticRegression, "_learn_width", by_coefficients)
+    many = BayesianLogisticRegression(tol=1e-4).fit(X, y)
+    assert few._width.log == pytest.approx(many._width.log, abs=0.1)
+    assert few.elbo_ == pytest.approx(many.elbo_, abs=0.1)
+
+
+@pytest.mark.parametrize("prior_scale", [1.0, "learn"])
+def test_streams_of_few_rows_stay_in_their_span(prior_scale, rng, monkeypatch):
+    X, y, _ = rows(rng, "three classes")
+    size, of_full = [], GaussianModel._full
+
+    def counted(self, mean, *given):
+        size.append(len(mean))
+        return of_full(self, mean, *given)
+
+    monkeypatch.setattr(GaussianModel, "_full", counted)
+    stream = BayesianLogisticRegression(prior_scale)
+    for part in (slice(0, 6), slice(6, None)):
+        stream.partial_fit(X[part], y[part], classes=[0, 1, 2])
+    assert max(size) <= N + 1 < stream.posterior_.n_dim // 3 == P + 1
+    whole = BayesianLogisticRegression(prior_scale).fit(X, y)
+    # A width is known to a few hundredths.
+    far = 0.02 if prior_scale == 1.0 else 0.1
+    np.testing.assert_allclose(stream.coef_, whole.coef_, rtol=far, atol=0.02)
+    np.testing.assert_allclose(stream.coef_std_, whole.coef_std_, rtol=far)
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")

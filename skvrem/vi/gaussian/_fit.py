@@ -19,7 +19,17 @@ SILENT, SILENT_SHARE = 1.0, 0.05
 
 
 def fit_bound(
-    estimator, model, data, solver, point, report, began, *, passes=0.0, **how
+    estimator,
+    model,
+    data,
+    solver,
+    point,
+    report,
+    began,
+    *,
+    passes=0.0,
+    once=False,
+    **how,
 ):
     """Run a solver, and go on with finer quadrature until it errs by at most `tol`.
 
@@ -41,6 +51,10 @@ def fit_bound(
         When, by ``time.perf_counter``, the fit began.
     passes : float
         Made already.
+    once : bool, default=False
+        Whether quadrature is made finer no more than once: of a stream, which fits as
+        often as batches come, and has no bound to be known. What nodes change after
+        that is little of what its posterior leaves open.
     **how : step_size, rng
         Of `solvers.run`.
 
@@ -87,6 +101,7 @@ def fit_bound(
         if not ended or error <= (NOTHING if learns else 1.0) * estimator.tol:
             break
         last = error <= (LAST_LEARNED if learns else LAST) * estimator.tol
+        last |= once and not learns
         if not left:
             if learns and not last:  # nodes that err are no gain that is left
                 result = result._replace(reason="max_iter", left=error)

@@ -285,7 +285,7 @@ class GaussianPosterior(
             look = self._recall(data, targets, last)
         else:
             look = self._begin(data, targets, stream)
-        data, targets, family, one, prior, prior_of, _, alone = look
+        data, targets, family, _, prior, prior_of, _, alone = look
         n_units = seen_by_sums or new[0].n_units
         model_of = partial(self._model, alone=alone)
         # Gaussian noise has been learned with the width.
@@ -297,25 +297,28 @@ class GaussianPosterior(
         rng = as_generator(self.random_state)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
         intercept, p = self.fit_intercept, prior.n_dim // k
+        few = data.n_units < p
         if plan.posterior == "fullrank":
-            family = family.beside((k * min(p, data.n_units)) ** 2)
+            family = family.beside(_products(k * min(p, data.n_units), data.n_units))
         given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
         model = model_of(data, *given, *kind)
         mean, rows = self._first_mean(model, data, prior), data
         learned = prior_of is not None and not apart
         if learned:
             look = look._replace(family=family)
-            how = model_of, mean, last, rng, stream
+            spanned = few and k > 1 and plan.posterior == "fullrank"
+            how = model_of, mean, last, rng, stream, spanned
             look, near, passes = self._learn_width(look, *how)
-            _, _, family, one, prior, *_ = look
+            _, _, family, _, prior, *_ = look
             mean = mean if near is None else near.parameters.mean
             given = family, targets, prior, weight, intercept
             model = model_of(data, *given, *kind)
         posterior_of = model.posterior
         if last is not None and last.n_dim != prior.n_dim:
             last = None
-        few = data.n_units < p and not go_on
+        few &= look.afresh or not go_on
         if plan.posterior == "fullrank" and (few or spans):
+            one = MeanField(prior.mean[:p], prior.scale[:p])
             span = Span(data, one, intercept)
             rows, mean, near = span.data, span.means(mean), None
             if isinstance(last, LowRank):  # no digit of it may be left in the span
@@ -353,6 +356,7 @@ class GaussianPosterior(
             }
 
         how = {"step_size": plan.step_size, "rng": rng, "passes": passes}
+        how["once"] = stream
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, describe)
             result, last_model, error = fit_bound(
@@ -363,7 +367,8 @@ class GaussianPosterior(
             check_pivots(parameters.precision)
         warn_not_converged(self, result, unit="", advice=ADVICE)
         error = error if family.n_predictors > 1 else 0.0
-        warn_quadrature(self, error, result.objective)
+        if not stream:  # which has no bound, and mends with its next batch
+            warn_quadrature(self, error, result.objective)
         vars(self).update(
             describe(result.point, result.objective),
             elbo_error_=error,
@@ -381,12 +386,13 @@ class GaussianPosterior(
     def _width_by_some(self, model_of, data, targets, prior_of, k, rng):
         """Return how wide the prior is of many coefficients, as some rows tell.
 
-        They know of as many coefficients as they are, those of their span. Of so many
-        classes that a full rank is for very few rows, it is that of its own prior.
+        They know of as many coefficients as they are, those of their span. Where these
+        are few for a full rank of all, all rows tell it. Of so many classes that a full
+        rank is for very few rows, it is that of its own prior.
         """
         base, intercept = prior_of(1.0), self.fit_intercept
         size = FULL_RANK // k - intercept
-        if size < FEWEST_TELL:
+        if size < min(FEWEST_TELL, data.n_units):
             return Width.of(0.0, 1.0, data.n_units)
         rows, weight, targets = drawn_rows(data, targets, size, rng)
         some, of_coordinates = in_coordinates(as_source(rows, weight), base)
@@ -396,11 +402,11 @@ class GaussianPosterior(
 
         prior = of_predictors(prior_in_span(1.0), k)
         family = self._family(self, some.n_units, some.n_units)
-        family = family.beside((k * some.n_units) ** 2)
+        family = family.beside(_products(k * some.n_units, some.n_units))
         about = family, targets, prior, some.total_weight, intercept
         model = model_of(some, *about, "full")
         start = model.start(self._first_mean(model, some, prior), some, rng)
-        width, *_ = width_of_prior(model, some, start, prior_in_span)
+        width, *_ = width_of_prior(model, some, start, prior_in_span, self._width)
         return width._replace(n_rows=data.n_units)
 
     def _in_span(self, data, prior, n_before=0):
@@ -519,3 +525,11 @@ class GaussianPosterior(
         state = super().__getstate__()
         state.pop("_rows", None)
         return state
+
+
+def _products(size, n_rows):
+    """Return the products that a pass takes for each row, beside those of nodes.
+
+    Of squares of a full rank, and for its inverse.
+    """
+    return size**2 + size**3 // n_rows

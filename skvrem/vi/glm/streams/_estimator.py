@@ -119,6 +119,7 @@ class StreamsWithMemory(StreamsWithoutBound):
         if prior is memory.prior and self._learns_anew(*given):
             prior_of = self._prior_of(data, targets, True, memory.seen)
         again = data is not batch
+        family = self._family(self, data.n_units, data.n_features)
         # Of a fit that was pickled none are here.
         complete = again and memory.kept.n_seen == n_seen
         alone = complete or (None if again or data.n_units < FEW else False)
@@ -177,7 +178,7 @@ class StreamsWithMemory(StreamsWithoutBound):
         moved = before.moved(posterior, prior, k, self.fit_intercept)
         return abs(moved) > MOVED * deviation_of_mode(before.curvature)
 
-    def _learn_width(self, look, model_of, mean, last, rng, stream):
+    def _learn_width(self, look, model_of, mean, last, rng, stream, spanned):
         """Learn how wide a prior is, by more than sums.
 
         Parameters
@@ -191,6 +192,8 @@ class StreamsWithMemory(StreamsWithoutBound):
             The posterior to start from.
         rng : Generator
         stream : bool
+        spanned : bool
+            Whether rows are so few that the coefficients of their span tell it sooner.
 
         Returns
         -------
@@ -205,7 +208,7 @@ class StreamsWithMemory(StreamsWithoutBound):
         near, passes = None, 0.0
         if stream and targets is not None and not _vary(targets):
             self._width = Width.of(0.0, 1.0, 0)  # that of its own prior
-        elif prior.n_dim <= FULL_RANK:
+        elif prior.n_dim <= FULL_RANK and not spanned:
             given = family, targets, prior, data.total_weight, self.fit_intercept
             whole = model_of(data, *given, "full")
             start = self._start(whole, data, mean, last if look.afresh else None, rng)
