@@ -117,8 +117,9 @@ class BayesianLogisticRegression(
         How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
         ``expectation`` under the posterior by "quadrature" takes Gauss-Hermite nodes
         for two classes, 32 to 128 quasi-Monte-Carlo nodes for more; where finer ones
-        change the bound by more than `tol`, a fit goes on with these. Its ``optimizer``
-        "lbfgs" is for "lowrank" and for "meanfield" of many coefficients.
+        change the bound by more than `tol`, a fit goes on with these, a stream once.
+        Its ``optimizer`` "lbfgs" is for "lowrank" and for "meanfield" of many
+        coefficients.
     step_size : float or "auto", default="auto"
         Of minibatches. It is halved wherever an epoch lowers the bound; "auto" starts
         where that happens seldom.

@@ -530,6 +530,6 @@ class GaussianPosterior(
 def _products(size, n_rows):
     """Return the products that a pass takes for each row, beside those of nodes.
 
-    Of squares of a full rank, and for its inverse.
+    Of squares of a full rank, and for its inverse where rows are fewer.
     """
-    return size**2 + size**3 // n_rows
+    return size**2 * (1 + size // n_rows)
