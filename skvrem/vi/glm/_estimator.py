@@ -306,7 +306,7 @@ class GaussianPosterior(
         learned = prior_of is not None and not apart
         if learned:
             look = look._replace(family=family)
-            spanned = few and k > 1 and plan.posterior == "fullrank"
+            spanned = stream and few and k > 1 and plan.posterior == "fullrank"
             how = model_of, mean, last, rng, stream, spanned
             look, near, passes = self._learn_width(look, *how)
             _, _, family, _, prior, *_ = look
