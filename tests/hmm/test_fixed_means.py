@@ -303,3 +303,10 @@ def test_gradient_methods_know_given_covariances(kind, mean, mixture):
             assert np.isfinite(model.log_likelihood_)
             found = model.emission_.covariance_
             np.testing.assert_array_equal(found, own["covariance"])
+
+
+@pytest.mark.parametrize("name", ["mean", "mean_init"])
+def test_means_are_finite(name):
+    given = {name: [[np.nan, np.inf]]}
+    with pytest.raises(ValueError, match=f"{name} of Gaussian must be finite"):
+        VRHMM(1, emission=Gaussian("full", **given)).fit(np.eye(2))

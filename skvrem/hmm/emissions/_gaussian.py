@@ -125,7 +125,9 @@ class Gaussian(Emission):
         self._width[self._width <= 0.0] = 1.0
         self._upper = np.triu_indices(self.n_columns_)
         for name in ("mean", "mean_init"):
-            self._given(name)
+            value = self._given(name)
+            if value is not None and np.isinf(value).any():
+                raise ValueError(f"{name} of Gaussian must be finite, or NaN.")
         for name in ("covariance", "covariance_init", "covariance_prior"):
             value = self._given(name)
             if value is None:
@@ -443,9 +445,8 @@ class Gaussian(Emission):
         tied = self.covariance_type == "tied"
         weight = self.covariance_weight / (len(mean) if tied else 1.0)
         if self._dense:
-            precision = np.linalg.inv(covariance)
-            logs = np.linalg.slogdet(covariance)[1].sum()
-            return -0.5 * float(weight * logs + (precision * scatter).sum())
+            precision, logs = _model_patterns.inverses(covariance)
+            return -0.5 * float(weight * logs.sum() + (precision * scatter).sum())
         logs = np.log(covariance).sum()
         return -0.5 * float(weight * logs + (scatter / covariance).sum())
 
@@ -622,7 +623,7 @@ class Gaussian(Emission):
             slope = slope * np.maximum(own - self.added, EDGE * own)
             slope = slope[self._free_covariances()]
         else:
-            precision = np.linalg.inv(covariance)
+            precision, _ = _model_patterns.inverses(covariance)
             means = np.einsum("kij,kj->ki", precision, residual)
             slope = precision @ scatter @ precision - weight * precision
             if self.covariance_type == "tied":

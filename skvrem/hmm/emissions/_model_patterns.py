@@ -137,19 +137,29 @@ class Patterns:
         return np.hstack([count[:, None], total, products[:, *self.upper]])
 
 
-def dense_theta(mean, covariance):
-    """Return the coefficients of 1, x and the upper triangle of x x^T."""
-    d = mean.shape[1]
-    # Far from zero they cancel, but for what is no matrix's of one triangle: they are
-    # all of one symmetric inverse, that of columns in one unit.
+def inverses(covariance):
+    """Return symmetric inverses of matrices, and the logarithms of the determinants.
+
+    Columns are brought to one unit first, or rounding would depend on theirs. What it
+    makes of one triangle and not of the other is divided among both.
+    """
     scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     scales = scale[:, :, None] * scale[:, None, :]
     precision = np.linalg.inv(covariance / scales)
     precision = 0.5 * (precision + precision.swapaxes(1, 2)) / scales
+    logs = np.linalg.slogdet(covariance / scales)[1]
+    return precision, logs + 2.0 * np.log(scale).sum(axis=1)
+
+
+def dense_theta(mean, covariance):
+    """Return the coefficients of 1, x and the upper triangle of x x^T.
+
+    Far from zero their terms cancel, as long as all are of the same symmetric matrix.
+    """
+    d = mean.shape[1]
+    precision, logs = inverses(covariance)
     linear = np.einsum("kij,kj->ki", precision, mean)
-    constant = np.linalg.slogdet(covariance / scales)[1]
-    constant += 2.0 * np.log(scale).sum(axis=1) + (linear * mean).sum(axis=1)
-    constant += d * kernels.LOG_2PI
+    constant = logs + (linear * mean).sum(axis=1) + d * kernels.LOG_2PI
     products = -precision
     products[:, range(d), range(d)] *= 0.5
     products = products[:, *np.triu_indices(d)]
