@@ -112,6 +112,7 @@ SHARED_ROOMS = {
         "emissions/continuous",
         "emissions/discrete",
         "emissions/densities",
+        "emissions/gaussian",
         "forward_backward",
         "transitions",
         "em_vrso",
