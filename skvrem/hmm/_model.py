@@ -462,17 +462,25 @@ class HMMModel(Averaging):
 
     def _information(self, parameters, mean):
         """Minus the Hessian of Q where sums are what the model expects of them."""
+        slope = self._expected_slope(parameters, mean)
+        negative = -differences(slope, self.free(parameters))
+        return definite(0.5 * (negative + negative.T))
+
+    def curvature(self, parameters, mean):
+        """Return the diagonal of the information of the complete data."""
+        slope = self._expected_slope(parameters, mean)
+        found = slopes_along(slope, self.free(parameters))
+        return np.array([-column[i] for i, column in enumerate(found)])
+
+    def _expected_slope(self, parameters, mean):
+        """The gradient of Q, by coordinates, with the sums that the model expects."""
         startprob, transmat, emission = parameters
         expected = mean._replace(
             start=startprob * mean.start.sum(),
             pairs=self.transitions.model_sums(transmat, mean.pairs),
             features=self.emission.model_sums(emission, mean.features),
         )
-        negative = -differences(
-            lambda vector: self.slope(self.bind(vector, parameters), expected),
-            self.free(parameters),
-        )
-        return definite(0.5 * (negative + negative.T))
+        return lambda vector: self.slope(self.bind(vector, parameters), expected)
 
 
 def _thinned(picked, members, most):
@@ -494,14 +502,18 @@ def _sum_log(sums, probabilities):
 
 def differences(function, vector):
     """Return the Jacobian of a function of a vector, by central differences."""
-    columns = []
+    columns = list(slopes_along(function, vector))
+    return np.column_stack(columns) if columns else np.zeros((0, 0))
+
+
+def slopes_along(function, vector):
+    """Yield the columns of a Jacobian, by central differences."""
     for i, value in enumerate(vector):
         step = STEP * max(1.0, abs(value))
         ahead, back = vector.copy(), vector.copy()
         ahead[i] += step
         back[i] -= step
-        columns.append((function(ahead) - function(back)) / (2.0 * step))
-    return np.column_stack(columns) if columns else np.zeros((0, 0))
+        yield (function(ahead) - function(back)) / (2.0 * step)
 
 
 def definite(matrix):

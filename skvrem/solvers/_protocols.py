@@ -299,6 +299,12 @@ class Swept(Protocol):
     def open(self, anchor):
         """Return what an epoch moves, a copy of what the anchor has."""
 
+    def depart(self, work, anchor):
+        """Move what the full pass has shown to be best, before any step.
+
+        Only for models with parts that steps would hardly move.
+        """
+
     def visits(self, known, rng):
         """Return what an epoch visits, in random order, as a sequence."""
 

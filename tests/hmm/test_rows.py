@@ -102,12 +102,15 @@ class Opened:
 
     def losses(self, t):
         """Coordinates, gradients and losses of the chain and of the states in a row."""
-        cut, table = self.steps.cut, self.known.table
-        for part, loss in (
-            (slice(cut), self.chain_loss),
-            (slice(cut, None), self.states_loss),
+        table = self.known.table
+        for part, loss in zip(
+            self.halves(), (self.chain_loss, self.states_loss), strict=True
         ):
             yield self.u[part], table[t, part], partial(loss, t)
+
+    def halves(self):
+        """Where coordinates of the chain stand, and those of the states."""
+        return slice(self.steps.cut), slice(self.steps.cut, None)
 
     def chain_loss(self, t, v):
         """H_t with its share of the penalty, at coordinates of the chain."""
@@ -183,9 +186,10 @@ def test_a_visit_makes_the_messages_of_a_row_anew(name):
         np.testing.assert_allclose(found[0], -case.known.mean, atol=1e-9)
 
 
-def holds(loss, u, g, lipschitz):
-    """Eq. 30."""
-    return loss(u - g / lipschitz) <= loss(u) - 0.5 * g @ g / lipschitz
+def holds(loss, u, g, metric, lipschitz):
+    """Eq. 30, in coordinates that the roots of the metric scale."""
+    step = g / metric
+    return loss(u - step / lipschitz) <= loss(u) - 0.5 * g @ step / lipschitz
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -196,16 +200,49 @@ def test_lipschitz_estimates_double_as_far_as_they_must(name):
         work, nowhere = case.steps.open(case.anchor), np.array([1e-300])
         case.steps.sweep(work, case.known, np.array([t]), None, nowhere)
         found = case.steps.lipschitz * 2.0 ** (1.0 / len(case.begins))
-        for own, (u, g, loss) in zip(found, case.losses(t), strict=True):
-            if g @ g < 1e-16:
+        metrics = [work.metric[half] for half in case.halves()]
+        for own, metric, row in zip(found, metrics, case.losses(t), strict=True):
+            u, g, loss = row
+            if g @ (g / metric) < 1e-16:
                 assert own == pytest.approx(first)
                 continue
-            assert holds(loss, u, g, own * (1.0 + 1e-9))
+            assert holds(loss, u, g, metric, own * (1.0 + 1e-9))
             if own > 1.5 * first:
                 doubled += 1
                 assert np.log2(own / first) % 1.0 == pytest.approx(0.0, abs=1e-9)
-                assert not holds(loss, u, g, 0.5 * own)
+                assert not holds(loss, u, g, metric, 0.5 * own)
     assert doubled > 0 or name == "fixed categories"
+
+
+def test_the_metric_is_the_information_of_complete_data():
+    case = Opened("diag")
+    parameters, mean = case.point.parameters, case.anchor.mean
+    model, metric = case.model, case.steps.open(case.anchor).metric
+    emission, n = model.emission, len(parameters.startprob)
+    transmat = parameters.transmat
+    seen = mean.pairs.sum(axis=1, keepdims=True)
+    moves = (seen * transmat * (1.0 - transmat))[~np.eye(n, dtype=bool)]
+    moves = np.maximum(moves, 1.0 / len(case.begins))  # a row's worth
+    weight = emission.row_weight(mean.features)
+    _, variance = emission.moments(parameters.emission)
+    weight = weight.reshape(n, -1)
+    means = weight * np.square(emission._width) / variance
+    widths = 0.5 * weight * np.square(1.0 - emission.added / variance)
+    wanted = np.concatenate([part.ravel() for part in (moves, means, widths)])
+    first = model.initial.n_parameters()
+    np.testing.assert_allclose(metric[first:], wanted, rtol=1e-5)
+    np.testing.assert_array_equal(metric[:first], 1.0)
+
+
+@pytest.mark.parametrize("name", ["diag", "given first states"])
+def test_first_states_depart_from_their_m_step(name):
+    case = Opened(name)
+    work, first = case.steps.open(case.anchor), case.model.initial.n_parameters()
+    case.steps.depart(work, case.anchor)
+    np.testing.assert_array_equal(work.u[first : len(case.u)], case.u[first:])
+    free = case.anchor.mean.start if first else case.point.parameters.startprob
+    found = case.model.bind(work.u[: len(case.u)], case.point.parameters).startprob
+    np.testing.assert_allclose(found, free / free.sum(), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -434,6 +434,7 @@ def sweep(
     alpha,
     beta,
     lipschitz,
+    metric,
     n_all,
     u,
     estimates,
@@ -445,10 +446,11 @@ def sweep(
     see goes to `fresh`, and the mean moves behind it), or else by the coordinates u0
     and posteriors gamma0, xi0 of the anchor, at which they are made again (SVRG). With
     `partial` the row's messages (Eqs. 19, 20) and posteriors (Eqs. 21, 22) are renewed
-    first. `lipschitz` (2) are estimates for transitions and emissions, whose
-    coordinates begin at `cut`; in as many steps as there are rows, `n_all`, they halve.
-    No step is made where `estimates` (m, p) is not empty: it is filled with what the
-    steps would follow, for tests.
+    first. Steps go along gradients divided by a `metric` (p); `lipschitz` (2) are
+    estimates in it, for transitions and for emissions, whose coordinates begin at
+    `cut`; in as many steps as there are rows, `n_all`, they halve. No step is made
+    where `estimates` (m, p) is not empty: it is filled with what the steps would
+    follow, for tests.
     """
     n, n_parts, p = alpha.shape[1], gamma.shape[1], mean.size
     saga, moves = table.size > 0, places.size > n * n
@@ -559,6 +561,10 @@ def sweep(
             continue
         for k in range(p, g.size):
             g[k] = 0.0  # constants do not move
+        if saga:
+            _put(g, fresh, t)
+        for k in range(p):
+            g[k] /= metric[k]
         search_chain(
             t,
             begins,
@@ -572,22 +578,34 @@ def sweep(
             xi_t,
             u,
             g,
+            metric,
             cut,
             lipschitz,
             room,
             now,
         )
         search_states(
-            Z, t, pieces, slots, constants, gamma_t, u, g, cut, p, v, w, lipschitz
+            Z,
+            t,
+            pieces,
+            slots,
+            constants,
+            gamma_t,
+            u,
+            g,
+            metric,
+            cut,
+            p,
+            v,
+            w,
+            lipschitz,
         )
         length = sizes[m] / (3.0 * lipschitz[0])
         for k in range(cut):
-            u[k] -= length * old[k]
+            u[k] -= length * old[k] / metric[k]
         length = sizes[m] / (3.0 * lipschitz[1])
         for k in range(cut, p):
-            u[k] -= length * old[k]
-        if saga:
-            _put(g, fresh, t)
+            u[k] -= length * old[k] / metric[k]
         lipschitz[0] *= shrink
         lipschitz[1] *= shrink
     return n_failed

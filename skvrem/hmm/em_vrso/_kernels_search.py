@@ -67,10 +67,11 @@ def _chain_loss(
 
 
 @inner_kernel(**INLINED)
-def _square(g, start, stop):
+def _square(g, metric, start, stop):
+    """g^T M g, of gradients that have been divided by the metric M."""
     total = 0.0
     for k in range(start, stop):
-        total += g[k] * g[k]
+        total += g[k] * g[k] * metric[k]
     return total
 
 
@@ -94,13 +95,14 @@ def search_chain(
     xi,
     u,
     g,
+    metric,
     cut,
     lipschitz,
     room,
     own,
 ):
     """Double the Lipschitz estimate of H_t until Eq. 30 holds."""
-    square = _square(g, ZERO, cut)
+    square = _square(g, metric, ZERO, cut)
     if square < SHORT * SHORT:
         return
     here = 0.0
@@ -132,9 +134,11 @@ def search_chain(
 
 
 @inner_kernel(**INLINED)
-def search_states(Z, t, pieces, slots, constants, gamma, u, g, cut, p, v, w, lipschitz):
+def search_states(
+    Z, t, pieces, slots, constants, gamma, u, g, metric, cut, p, v, w, lipschitz
+):
     """The same of G_t (Eq. 30); v and w do not stay what they are."""
-    square = _square(g, cut, p)
+    square = _square(g, metric, cut, p)
     if square < SHORT * SHORT:
         return
     here = 0.0

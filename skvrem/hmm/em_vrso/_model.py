@@ -10,7 +10,9 @@ epoch, as in :class:`~skvrem.solvers.SAGA`). With a partial E step the block's
 posteriors are renewed from the messages of its neighbours first. Step sizes are
 1 / (3 L), one for the transitions and one for the emissions; the estimates L double
 until a step along the share's own gradient lowers the share as far as it would if L
-were right (Eq. 30).
+were right (Eq. 30). Unlike the paper's, steps are in coordinates that the information
+of the complete data scales anew at every anchor, as L is that of the steepest one and
+others would hardly move, and first states make an M step of their own there.
 
 `RowSweeps` visits single rows, in a kernel that knows the families that ship;
 `BlockSweeps` blocks of any model, through its gradient. Both are what
@@ -74,8 +76,9 @@ class BlocksKnown(NamedTuple):
 class SweepState:
     """What a sweep moves: the free coordinates, and what an E step has found."""
 
-    def __init__(self, anchor, u):
+    def __init__(self, anchor, u, metric):
         self.point, self.u, self.parameters = anchor.point, u, anchor.point.parameters
+        self.metric = metric
         self.messages: Any = anchor.memory
 
 
@@ -116,6 +119,33 @@ class _SweptModel:
     def predicted_gain(self, point, mean):
         """Return infinity: nobody knows what is left to gain."""
         return np.inf
+
+    def depart(self, work, anchor):
+        """Let first states make an M step of their own.
+
+        A row of a sequence tells of them: steps there are few.
+        """
+        initial, parameters = self.model.initial, anchor.point.parameters
+        if not initial.n_parameters():
+            return
+        sums = anchor.mean.start * self.model.total
+        startprob = initial.maximize(sums, parameters.startprob)
+        work.parameters = parameters._replace(startprob=startprob)
+        work.u[: initial.n_parameters()] = initial.free(startprob)
+
+    def _metric(self, anchor, n_units):
+        """Return what gradients are divided by, one number a coordinate, (p,).
+
+        The information of complete data at the anchor: in a unit of their own each,
+        coordinates are as steep as each other, and one step size suits all. Those of
+        transitions that hardly happen are as steep as a row makes them, those of first
+        states as if all units told of them, or these few would shorten all steps.
+        """
+        n_rows = int(self.data.rows.bounds[-1])
+        found = self.model.curvature(anchor.point.parameters, anchor.mean)
+        least = np.full(len(found), 1.0 / n_rows)
+        least[: self.model.initial.n_parameters()] *= n_units
+        return np.maximum(found, least)
 
     def visits(self, known, rng):
         """Return numbers of rows or blocks: all without replacement, and again."""
@@ -180,9 +210,9 @@ class RowSweeps(_SweptModel):
         """Rows."""
         return len(self.data.rows.X)
 
-    def _free(self, point):
+    def _free(self, parameters):
         """Coordinates, and the constants behind them."""
-        return np.append(self.model.free(point.parameters), self.constants)
+        return np.append(self.model.free(parameters), self.constants)
 
     def full_pass(self, point, data):
         """Make a full E step at a point; return it, its mean, and all messages."""
@@ -195,14 +225,15 @@ class RowSweeps(_SweptModel):
         n, n_rows = len(point.statistics.start), self.n_units
         sizes = n, n, self.n_parts, n * n
         arrays = tuple(np.empty((n_rows, size)) for size in sizes)
-        kernels.messages(*self.parts, self.n_derived, self._free(point), *arrays)
+        u = self._free(point.parameters)
+        kernels.messages(*self.parts, self.n_derived, u, *arrays)
         return arrays
 
     def known_at(self, anchor, rng):
         """Return what is known of rows at an anchor."""
         _, _, gamma, xi = anchor.memory
         mean = -self.model.slope(anchor.point.parameters, anchor.mean)
-        u = self._free(anchor.point)
+        u = self._free(anchor.point.parameters)
         table = np.empty((self.n_units if self.saga else 0, len(mean)))
         if self.saga:
             kernels.fill_table(*self.parts, self.n_derived, u, gamma, xi, table)
@@ -210,7 +241,8 @@ class RowSweeps(_SweptModel):
 
     def open(self, anchor):
         """Return what a sweep from an anchor moves."""
-        work = SweepState(anchor, self._free(anchor.point))
+        u = self._free(anchor.point.parameters)
+        work = SweepState(anchor, u, self._metric(anchor, self.n_rows))
         if self.far:
             work.lipschitz = self.lipschitz.copy()
         elif self.partial:
@@ -237,6 +269,7 @@ class RowSweeps(_SweptModel):
             alpha,
             beta,
             lipschitz,
+            work.metric,
             self.n_rows,
             work.u,
             estimates,
@@ -276,7 +309,7 @@ class RowSweeps(_SweptModel):
         table = np.empty((self.n_units if self.saga else 0, len(mean)))
         if self.saga:
             _, _, gamma, xi = self._messages(anchor.point)
-            where = self._free(anchor.point), gamma, xi, table
+            where = self._free(anchor.point.parameters), gamma, xi, table
             kernels.fill_table(*self.parts, self.n_derived, *where)
         return mean, table
 
@@ -289,7 +322,7 @@ class RowSweeps(_SweptModel):
         """Return what is known of rows, with the mean of all and their messages."""
         self.messages = self._messages(work.point)
         _, _, gamma, xi = self.messages
-        where = self._free(work.point), gamma, xi
+        where = self._free(work.point.parameters), gamma, xi
         return RowsKnown(sums.mean, *where, own, np.empty_like(own))
 
     def seen(self, known):
@@ -359,7 +392,8 @@ class BlockSweeps(_SweptModel):
         for mine, kept in zip(self.blocks.alpha, alpha, strict=True):
             mine[:] = kept
         self.blocks.messages[:] = messages
-        work = SweepState(anchor, self.model.free(anchor.point.parameters))
+        u = self.model.free(anchor.point.parameters)
+        work = SweepState(anchor, u, self._metric(anchor, self.n_units))
         work.shares = shares
         return work
 
@@ -374,10 +408,11 @@ class BlockSweeps(_SweptModel):
         for block, size in zip(blocks, sizes, strict=True):
             share, slope, ascent = self._estimate(work, known, block)
             for number, (part, bind, surrogate) in enumerate(parts):
-                own = work.u[part], slope[part]
+                own = work.u[part], slope[part], work.metric[part]
                 self._search(number, bind, surrogate, work.parameters, share, *own)
             for number, (part, _, _) in enumerate(parts):
-                work.u[part] += size / (3.0 * self.lipschitz[number]) * ascent[part]
+                length = size / (3.0 * self.lipschitz[number])
+                work.u[part] += length * ascent[part] / work.metric[part]
             work.parameters = model.bind(work.u, work.parameters)
             if self.saga:
                 known.fresh[block] = slope
@@ -398,16 +433,17 @@ class BlockSweeps(_SweptModel):
         slope = self.model.slope(work.parameters, share)
         return share, slope, controlled(slope, known.table[block], known.mean)
 
-    def _search(self, number, bind, surrogate, parameters, share, u, slope):
+    def _search(self, number, bind, surrogate, parameters, share, u, slope, metric):
         """Double one part's Lipschitz estimate until Eq. 30 holds."""
-        square = float(slope @ slope)
+        ahead = slope / metric
+        square = float(slope @ ahead)
         if square < SHORT**2:
             return
         here = surrogate(parameters, share)
         # A sum of many rows is off by more than one of them.
         slack = 10.0 * ROUNDING * abs(here)
         for _ in range(MOST_DOUBLINGS):
-            there = bind(u + slope / self.lipschitz[number], parameters)
+            there = bind(u + ahead / self.lipschitz[number], parameters)
             gain = surrogate(there, share) - here
             if gain >= 0.5 * square / self.lipschitz[number] - slack:
                 return

@@ -110,6 +110,8 @@ class Sweeps:
             self.known = self._know(anchor, rng)
             passes += model.known_passes
         opened = model.open(anchor)
+        if hasattr(model, "depart"):
+            model.depart(opened, anchor)
         work, n_steps, n_rejected, size = self._make_steps(opened, pace, rng)
         point, variance = model.close(work), math.nan
         if hasattr(model, "variance"):
