@@ -37,6 +37,7 @@ from skvrem import VRHMM, solvers
 from skvrem.hmm import Bernoulli, Gaussian, Hierarchical, Homogeneous, Product
 from skvrem.hmm._input import fitted_parameters, open_rows
 from skvrem.hmm._plan import _make_sweeps
+from skvrem.hmm.em_vrso._model import _SweptModel
 from skvrem.schedules import Constant
 
 GAP = 3600.0
@@ -272,6 +273,7 @@ def main():
     parser.add_argument("--slow-iter", type=int, default=90, help="of blocks")
     every = [*SOLVERS, *STOCHASTIC, *VERSION_2, *BLOCKS, *SCIPY]
     parser.add_argument("--methods", nargs="+", choices=every, default=every)
+    _SweptModel.scaled = False  # the steps of the paper
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", RuntimeWarning)

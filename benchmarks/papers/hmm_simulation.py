@@ -33,6 +33,7 @@ from skvrem.hmm import Gaussian, Homogeneous
 from skvrem.hmm._input import Sequences
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm._plan import _make_sweeps
+from skvrem.hmm.em_vrso._model import _SweptModel
 from skvrem.hmm.forward_backward._source import RowBlockSource, SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.schedules import Constant
@@ -269,6 +270,7 @@ def main():
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--data", type=int, default=2, help="data sets, the paper's 5")
     parser.add_argument("--starts", type=int, default=2, help="of each, the paper's 5")
+    _SweptModel.scaled = False  # the steps of the paper
     options = parser.parse_args()
     lengths = [1000] if options.quick else options.rows
     warnings.simplefilter("ignore", RuntimeWarning)

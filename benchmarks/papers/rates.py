@@ -38,6 +38,7 @@ from benchmarks.papers.sem_vr_toy import (
 )
 from skvrem import VRGaussianMixture
 from skvrem.hmm._plan import _make_sweeps
+from skvrem.hmm.em_vrso._model import _SweptModel
 
 REPEATS = 5
 # Where runs on the toy begin: this far from the maximum.
@@ -322,6 +323,7 @@ PARTS = {"toy": toy, "global": everywhere, "mixture": mixture, "hmm": hmm}
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    _SweptModel.scaled = False  # the steps of the paper
     for name in parser.parse_args().parts:
         PARTS[name]()
 

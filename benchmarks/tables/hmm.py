@@ -9,6 +9,7 @@ Memory of a fit beyond X is the slope from n to 2 n rows, which a copy of X and 
 bytes a row account for; what is not by row are clusters for the start, and NumPy.
 """
 
+import time
 import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +22,8 @@ from benchmarks.harness.data import read
 from benchmarks.harness.processes import first_fits, peak_memory
 from benchmarks.problems import elk as tracks
 from skvrem import VRHMM
-from skvrem.hmm import Categorical, Gaussian, Homogeneous
+from skvrem.hmm import Categorical, Covariates, Gaussian, Homogeneous
+from skvrem.hmm.em_vrso._model import _SweptModel
 
 
 def simulate(n, d, n_rows, seed=0, stay=0.999, variances=1.0):
@@ -323,6 +325,70 @@ def load():
 def fit(X):
     VRHMM(n, max_iter=3, random_state=0).fit(X)
 """
+
+
+def overlapping(rng, n_rows, length):
+    """Draw three states that overlap, two of them rare; two columns of noise beside."""
+    matrix = np.array([[0.95, 0.04, 0.01], [0.2, 0.7, 0.1], [0.2, 0.1, 0.7]])
+    states = [0]
+    for row in range(1, n_rows):
+        state = rng.integers(3) if row % length == 0 else None
+        states.append(rng.choice(3, p=matrix[states[-1]]) if state is None else state)
+    means = np.array([[0.0, 0, 0, 0], [2, 0, 0, 0], [0, 2, 0, 0]])
+    return means[states] + rng.normal(size=(n_rows, 4))
+
+
+SCALED = {
+    "one-sequence": (3000, {}, "4 columns, 3 states"),
+    "sequences-of-10": (10, {}, "in sequences of 10 rows"),
+    "covariates": (3000, {"transitions": Covariates([2, 3])}, "with two covariates"),
+    "blocks": (3000, {"batch_size": 100}, "by blocks of 100 rows"),
+}
+
+
+@group(SCALED)
+def scaled(run, length, params, label):
+    """Epochs of "svrg" to within 1e-5 nats a row of its end."""
+    n_rows, plain = run.size(3000, 1000), "plain coordinates"
+    settings = {"n_init": 1, "max_iter": 1000, "random_state": 0}
+    epochs, seconds, ends = {}, {}, {}
+    for seed in range(run.size(3, 1)):
+        X = overlapping(np.random.default_rng(seed), n_rows, length)
+        data = {"lengths": [length] * (n_rows // length)} if length < n_rows else {}
+        kept = _SweptModel.scaled
+        for name in ("ours", plain, "Baum-Welch"):
+            more = {"solver": "svrg"} | params | settings
+            if name == "Baum-Welch":
+                del more["solver"]
+                more.pop("batch_size", None)
+                more |= {"acceleration": None}
+            _SweptModel.scaled = name != plain
+            began = time.process_time()
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found = VRHMM(3, **more).fit(X, **data)
+            finally:
+                _SweptModel.scaled = kept
+            seconds.setdefault(name, []).append(time.process_time() - began)
+            gap = found.objective_ - np.array(found.history_["objective"])
+            epochs.setdefault(name, []).append(int(np.argmax(gap < 1e-5)))
+            ends.setdefault(name, []).append(found.objective_)
+    best = np.max(list(ends.values()), axis=0)
+    told = {name: np.median(values) for name, values in epochs.items()}
+    left = {name: np.median(best - values) for name, values in ends.items()}
+    took = {name: np.median(values) for name, values in seconds.items()}
+    yield Row(
+        f"{n_rows} rows, {label}",
+        told.pop("ours"),
+        "epochs",
+        told,
+        note="; ".join(
+            f"{name} {took[name]:.2f} s, ends {left[name]:.0e} below the best"
+            for name in took
+        ),
+        numbers={"epochs": epochs, "seconds": seconds, "objective": ends},
+    )
 
 
 @group()

@@ -101,6 +101,8 @@ class _SweptModel:
     known_passes = 0.0
     rows_a_visit = 1
     noise_width = 0
+    #: Whether information scales coordinates; the paper's steps are plain.
+    scaled = True
 
     def __init__(self, model, data, *, saga, partial, inner_iter):
         self.model = model
@@ -126,7 +128,7 @@ class _SweptModel:
         A row of a sequence tells of them: steps there are few.
         """
         initial, parameters = self.model.initial, anchor.point.parameters
-        if not initial.n_parameters():
+        if not (self.scaled and initial.n_parameters()):
             return
         sums = anchor.mean.start * self.model.total
         startprob = initial.maximize(sums, parameters.startprob)
@@ -141,6 +143,8 @@ class _SweptModel:
         transitions that hardly happen are as steep as a row makes them, those of first
         states as if all units told of them, or these few would shorten all steps.
         """
+        if not self.scaled:
+            return np.ones(self.model.n_parameters())
         n_rows = int(self.data.rows.bounds[-1])
         found = self.model.curvature(anchor.point.parameters, anchor.mean)
         least = np.full(len(found), 1.0 / n_rows)
