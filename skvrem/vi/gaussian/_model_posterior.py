@@ -136,6 +136,9 @@ class MeanField(_GaussianDensity):
         Means and standard deviations.
     """
 
+    #: As of `CentredMeanField`: intercepts are those of features that are zero.
+    centre = np.zeros(0)
+
     def __init__(self, mean, scale):
         self.mean = np.asarray(mean, np.float64)
         self.variance = np.asarray(scale, np.float64) ** 2
@@ -182,8 +185,112 @@ class MeanField(_GaussianDensity):
         mean = np.append(self.mean, np.zeros(n_more))
         return MeanField(mean, np.append(self.scale, np.full(n_more, scale)))
 
+    def repeated(self, k):
+        """Return the distribution of the coefficients of k predictors, each by this."""
+        return MeanField(np.tile(self.mean, k), np.tile(self.scale, k))
+
+    def of_first(self, k):
+        """Return the distribution that is `repeated` k times."""
+        some = slice(self.n_dim // k)
+        return MeanField(self.mean[some], self.scale[some])
+
+    @property
+    def own(self):
+        """As of `CentredMeanField`."""
+        return self
+
+    def with_origin(self, change):
+        """Return the distribution with intercepts of other rows; as of `FullRank`."""
+        if not change.any():
+            return self
+        mean, parts = with_intercepts(self.mean, change), of_shear(self.variance, change)
+        return LowRank(mean, self.variance, *parts)
+
     def _draw(self, n_samples, rng):
         return np.sqrt(self.variance) * rng.standard_normal((n_samples, self.n_dim))
+
+
+class CentredMeanField(_GaussianDensity):
+    r"""Independent coefficients and intercepts, where these are of other rows than zero.
+
+    With the coefficients w of a predictor's features and the intercept b behind them, w
+    and :math:`b + c^T w` are independent: where c is the features' means, nothing that
+    this is the prior of depends on where their zero is. The covariance of b with w is
+    :math:`-c \circ s^2`, and the precision a diagonal and a rank of one.
+
+    Parameters
+    ----------
+    own : MeanField
+        Of the coefficients of one or more predictors, with such intercepts.
+    centre : ndarray of shape (n_features,)
+        c
+    """
+
+    def __init__(self, own, centre):
+        self.centre = np.asarray(centre, np.float64)
+        self.own_variance = own.variance
+        self.mean = with_intercepts(own.mean, -self.centre)
+        self.variance = own.variance.copy()
+        parts = self.variance.reshape(-1, self.centre.size + 1)
+        parts[:, -1] += parts[:, :-1] @ np.square(self.centre)
+
+    @property
+    def own(self):
+        """The distribution of the coefficients with intercepts at the centre."""
+        mean = with_intercepts(self.mean, self.centre)
+        return MeanField(mean, np.sqrt(self.own_variance))
+
+    def repeated(self, k):
+        """Return the distribution of the coefficients of k predictors, each by this."""
+        return CentredMeanField(self.own.repeated(k), self.centre)
+
+    def of_first(self, k):
+        """Return the distribution that is `repeated` k times."""
+        return CentredMeanField(self.own.of_first(k), self.centre)
+
+    @property
+    def log_determinant(self):
+        """Logarithm of the determinant of the covariance."""
+        return float(np.log(self.own_variance).sum())
+
+    @property
+    def precision_diagonal(self):
+        """Diagonal of the inverse covariance, an array (d,)."""
+        found = 1.0 / self.own_variance
+        parts = found.reshape(-1, self.centre.size + 1)
+        parts[:, :-1] += np.square(self.centre) * parts[:, -1:]
+        return found
+
+    def precision_times(self, Z):
+        """Return the inverse covariance times vectors, one a row."""
+        own = with_intercepts(Z, self.centre) / self.own_variance
+        return _seen_from(own, -self.centre)
+
+    def precision_trace(self, other):
+        """Return the trace of the inverse covariance times another's covariance."""
+        k = self.n_dim // (self.centre.size + 1)
+        of_centre = np.kron(np.eye(k), np.append(self.centre, 1.0))
+        variance = other.variance.copy()
+        variance.reshape(k, -1)[:, -1] = other.predictor_variance(of_centre)
+        return float((variance / self.own_variance).sum())
+
+    def covariance(self, A=None):
+        """Return the covariance (m, m) of linear combinations, the rows of A (m, d)."""
+        own = _seen_from(np.eye(self.n_dim) if A is None else A, self.centre)
+        return (own * self.own_variance) @ own.T
+
+    def covariance_times(self, Z):
+        """Return the covariance times vectors, one a row."""
+        own = _seen_from(Z, self.centre) * self.own_variance
+        return with_intercepts(own, -self.centre)
+
+    def predictor_variance(self, X):
+        """Return the variance (n,) of the linear predictor of each row of X (n, d)."""
+        return np.square(_seen_from(X, self.centre)) @ self.own_variance
+
+    def _draw(self, n_samples, rng):
+        own = np.sqrt(self.own_variance) * rng.standard_normal((n_samples, self.n_dim))
+        return with_intercepts(own, -self.centre)
 
 
 class FullRank(_GaussianDensity):
@@ -247,6 +354,20 @@ class FullRank(_GaussianDensity):
             return self
         factor = block_diag(self.factor, scale * np.eye(n_more))
         return FullRank(np.append(self.mean, np.zeros(n_more)), factor)
+
+    def with_origin(self, change):
+        """Return the distribution with intercepts of other rows.
+
+        Parameters
+        ----------
+        change : ndarray of shape (n_features,)
+            Intercepts, behind the coefficients of each predictor, become those of rows
+            from here.
+        """
+        if not change.any():
+            return self
+        factor = with_intercepts(self.factor.T, change).T
+        return FullRank(with_intercepts(self.mean, change), factor)
 
     def _whiten(self, columns):
         return solve_triangular(self.factor, columns, lower=True)
@@ -332,6 +453,15 @@ class LowRank(_GaussianDensity):
             self.sign,
         )
 
+    def with_origin(self, change):
+        """Return the distribution with intercepts of other rows; as of `FullRank`."""
+        if not change.any():
+            return self
+        mean, factor = with_intercepts(self.mean, change), self.factor.T
+        more, sign = of_shear(self.diagonal, change)
+        factor = np.column_stack([with_intercepts(factor, change).T, more])
+        return LowRank(mean, self.diagonal, factor, np.append(self.sign, sign))
+
     def predictor_variance(self, X):
         """Return the variance (n,) of the linear predictor of each row of X (n, d)."""
         return _square(X) @ self.diagonal + np.square(X @ self.factor) @ self.sign
@@ -394,6 +524,53 @@ class FlatPrior:
     def precision_trace(self, other):
         """Return zero."""
         return 0.0
+
+
+def with_intercepts(vectors, change):
+    """Return vectors (..., D) of coefficients with intercepts of rows from `change`."""
+    found = np.array(vectors, np.float64, order="C")
+    if not change.size:
+        return found
+    parts = found.reshape(*found.shape[:-1], -1, change.size + 1)
+    parts[..., -1] += parts[..., :-1] @ change
+    return found
+
+
+def _seen_from(rows, centre):
+    """Return rows (..., D), whose intercepts have a one, less so many times `centre`.
+
+    They have the predictors of before with intercepts that are those there.
+    """
+    found = np.array(rows, np.float64, order="C")
+    parts = found.reshape(*found.shape[:-1], -1, centre.size + 1)
+    parts[..., :-1] -= parts[..., -1:] * centre
+    return found
+
+
+def of_shear(variance, change):
+    r"""Return what independent coefficients have beside variances with other intercepts.
+
+    With the intercept :math:`b + c^T w`, its unit vector e, :math:`d = s^2 \circ c` and
+    :math:`g = c^T d` that is :math:`g e e^T + e d^T + d e^T = (\sqrt g e + d /
+    \sqrt g) (\sqrt g e + d / \sqrt g)^T - d d^T / g`.
+
+    Returns
+    -------
+    factor : ndarray of shape (D, r)
+        Two columns for each predictor.
+    sign : ndarray of shape (r,)
+    """
+    parts = variance.reshape(-1, change.size + 1).copy()
+    k, p = parts.shape
+    parts[:, :-1] *= change
+    root = np.sqrt(parts[:, :-1] @ change)
+    parts[:, -1] = 0.0
+    parts /= np.where(root > 0.0, root, 1.0)[:, None]
+    factor = np.zeros((k, p, k, 2))
+    every = np.arange(k)
+    factor[every, :, every] = parts[:, :, None]
+    factor[every, -1, every, 0] = root
+    return factor.reshape(k * p, 2 * k), np.tile([1.0, -1.0], k)
 
 
 def _square(X):

@@ -32,7 +32,7 @@ from skvrem.vi.gaussian._guards import (
 from skvrem.vi.gaussian._minibatch import TakesSteps, check_steps, steps_of
 from skvrem.vi.gaussian._model import Full, GaussianModel
 from skvrem.vi.gaussian._model_families import GaussianNoise
-from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
+from skvrem.vi.gaussian._model_posterior import CentredMeanField, LowRank, MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
 from skvrem.vi.gaussian._plan import (
     FULL_RANK,
@@ -46,7 +46,7 @@ from skvrem.vi.glm._posterior import PosteriorAnswers
 from skvrem.vi.glm._span import Span, in_coordinates
 from skvrem.vi.glm.groups._estimator import OF_GROUPS, ByGroup
 from skvrem.vi.glm.streams._estimator import StreamsWithMemory
-from skvrem.vi.glm.streams._width import Width, of_predictors, width_of_prior
+from skvrem.vi.glm.streams._width import Width, width_of_prior
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # A column varies that goes farther from its mean, relative to it.
@@ -179,19 +179,29 @@ class GaussianPosterior(
 
         def prior_of(width=None):
             scale = fixed if width is None else width / units
+            if centring:
+                return self._about_centre(scale, 0.0, WIDE_INTERCEPT, centre)
             if self.fit_intercept:
-                # Zero is where the features' means, times their coefficients, lead to.
-                spread = wide
-                if centring:
-                    spread = np.hypot(WIDE_INTERCEPT, np.linalg.norm(scale * centre))
-                scale = np.append(scale, spread)
+                scale = np.append(scale, wide)
             return MeanField(np.zeros(scale.size), scale)
 
         return prior_of
 
+    def _about_centre(self, scale, mean, spread, centre):
+        """Return the prior of a predictor whose intercept's is of rows at a centre.
+
+        Steps by minibatches, and their posteriors, know of no correlations: theirs is
+        as wide at zero.
+        """
+        own = np.append(np.zeros(scale.size), mean), np.append(scale, spread)
+        prior = CentredMeanField(MeanField(*own), centre)
+        if takes_sparse_rows(self):
+            return prior
+        return MeanField(prior.mean, prior.scale)
+
     def _keep_prior(self, one):
         """Set the fitted attributes of the prior of a predictor."""
-        scale = one.scale
+        scale, self._prior = one.scale, one
         if self.fit_intercept:
             *_, spread = scale
             self.intercept_prior_scale_, scale = float(spread), scale[:-1]
@@ -318,8 +328,7 @@ class GaussianPosterior(
             last = None
         few &= look.afresh or not go_on
         if plan.posterior == "fullrank" and (few or spans):
-            one = MeanField(prior.mean[:p], prior.scale[:p])
-            span = Span(data, one, intercept)
+            span = Span(data, prior.of_first(k), intercept)
             rows, mean, near = span.data, span.means(mean), None
             if isinstance(last, LowRank):  # no digit of it may be left in the span
                 last = None
@@ -400,7 +409,7 @@ class GaussianPosterior(
         def prior_in_span(width):
             return of_coordinates(prior_of(width))
 
-        prior = of_predictors(prior_in_span(1.0), k)
+        prior = prior_in_span(1.0).repeated(k)
         family = self._family(self, some.n_units, some.n_units)
         family = family.beside(_products(k * some.n_units, some.n_units))
         about = family, targets, prior, some.total_weight, intercept
@@ -418,7 +427,7 @@ class GaussianPosterior(
         k = size // (data.n_features + self.fit_intercept)
         exact = among(self.posterior, ("auto",)) and takes_sparse_rows(self)
         natural = among(steps_of(self).optimizer, ("auto", "natural"))
-        wide = k * n_rows <= FULL_RANK < size and isinstance(prior, MeanField)
+        wide = k * n_rows <= FULL_RANK < size and hasattr(prior, "own")
         # Dense rows of a fit have place for as many numbers again; those of several
         # predictors have k^2 times as many in all their spans.
         room = k == 1 and not (data.sparse or n_before)

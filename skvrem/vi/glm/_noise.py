@@ -18,11 +18,17 @@ the mean adds no more than s is taken: no standard deviation is above the prior'
 """
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.special import psi
 
 from skvrem.utils._tiles import DenseTile, tiles
 from skvrem.vi.gaussian._answers import deviation
-from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
+from skvrem.vi.gaussian._model_posterior import (
+    FullRank,
+    MeanField,
+    of_shear,
+    with_intercepts,
+)
 from skvrem.vi.gaussian._width import shift_by_width
 from skvrem.vi.glm._estimator import GaussianPosterior
 
@@ -53,7 +59,7 @@ class LearntNoise:
     ----------
     posterior : MeanField, FullRank or LowRank
         Of p coefficients, given the width of the prior.
-    prior : MeanField
+    prior : MeanField or CentredMeanField
     df : float
         Degrees of freedom of the noise.
     by_width : ndarray of shape (p,), default=0.0
@@ -64,7 +70,7 @@ class LearntNoise:
     def __init__(self, posterior, prior, df, by_width=0.0):
         self.posterior, self.prior, self.df = posterior, prior, df
         self.by_width = by_width
-        away = (posterior.mean - prior.mean) / prior.variance
+        away = prior.precision_times(posterior.mean - prior.mean)
         #: Derivative of the mean.
         self.shift = -posterior.covariance_times(away[None])[0]
 
@@ -73,11 +79,13 @@ class LearntNoise:
 
         A matrix; or the diagonal d, U and C of diag(d) + U C U^T.
         """
-        q, precision = self.posterior, 1.0 / self.prior.variance
+        q, prior = self.posterior, self.prior
         if isinstance(q, FullRank):
             covariance = q.covariance()
-            matrix = covariance - (covariance * precision) @ covariance
+            matrix = covariance - prior.precision_times(covariance) @ covariance
             return (matrix,), matrix.diagonal()
+        # With intercepts of rows where the prior is independent, and back.
+        q, precision = q.with_origin(prior.centre), 1.0 / prior.own.variance
         own = getattr(q, "diagonal", q.variance)
         U = getattr(q, "factor", np.zeros((own.size, 0)))
         sign = getattr(q, "sign", np.zeros(0))
@@ -89,6 +97,10 @@ class LearntNoise:
             U = np.column_stack([U, left[:, None] * U])
             C = np.block([[inner, -C], [-C, np.zeros_like(C)]])
         own = own * (1.0 - left)
+        if prior.centre.any():
+            more, sign = of_shear(own, -prior.centre)
+            U = with_intercepts(U.T, -prior.centre).T
+            U, C = np.column_stack([U, more]), block_diag(C, np.diag(sign))
         return (own, U, C), own + _quadratic(U, C)
 
     def of_coefficients(self):
@@ -141,7 +153,8 @@ class LearntNoise:
         that is an approximation is wider than its diagonal, it stays so many times as
         wide.
         """
-        q, scale = self.posterior, self.prior.scale
+        centre, own_prior = self.prior.centre, self.prior.own
+        q, scale = self.posterior.with_origin(centre), own_prior.scale
         times = self.df / rng.chisquare(self.df, (n_samples, 1))
         own = rng.standard_normal((n_samples, q.n_dim))
         if isinstance(q, FullRank):
@@ -155,11 +168,11 @@ class LearntNoise:
                 share = wider * _share_at(times, share / wider)
                 own += ((own @ axes) * (np.sqrt(share) - 1.0)) @ axes.T
             variance = getattr(q, "diagonal", q.variance)
-            own *= np.sqrt(_share_at(times, variance / self.prior.variance))
+            own *= np.sqrt(_share_at(times, variance / own_prior.variance))
         expected = np.log(0.5 * self.df) - psi(0.5 * self.df)
-        mean = q.mean + (np.log(times) - expected) * self.shift
+        mean = self.posterior.mean + (np.log(times) - expected) * self.shift
         mean = mean + rng.standard_normal((n_samples, 1)) * self.by_width
-        return mean + scale * own, times
+        return mean + with_intercepts(scale * own, -centre), times
 
 
 def _quadratic(images, C):
@@ -189,15 +202,21 @@ class NoisyPosterior(GaussianPosterior):
         """Return the `LearntNoise` of a posterior, None where the noise is known."""
         if not np.isfinite(self._df):
             return None
-        scale, mean = self.prior_scale_, np.zeros(self.prior_scale_.size)
-        if given_prior.n_dim > scale.size:
-            scale = np.append(scale, self.intercept_prior_scale_)
-            mean = np.append(mean, self.intercept_prior_mean_)
         shift = 0.0
         if whole != given_prior:
-            scales = self._scales_by_width(scale.size, 1)
+            scales = self._scales_by_width(given_prior.n_dim, 1)
             shift = shift_by_width(given_prior, scales, self._width.curvature)
-        return LearntNoise(given_prior, MeanField(mean, scale), self._df, shift)
+        return LearntNoise(given_prior, self._prior_of_fit(), self._df, shift)
+
+    def _prior_of_fit(self):
+        """Return the prior of the coefficients, which older pickles have in parts."""
+        if "_prior" in vars(self):
+            return self._prior
+        mean, scale = np.zeros(self.prior_scale_.size), self.prior_scale_
+        if self._of_fit.fit_intercept:
+            mean = np.append(mean, self.intercept_prior_mean_)
+            scale = np.append(scale, self.intercept_prior_scale_)
+        return MeanField(mean, scale)
 
     def _scale_and_df(self, whole, given_prior):
         noise = self._learnt_noise(whole, given_prior)

@@ -409,13 +409,9 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
                 scale = feature_scales(self, data.n_features)
             if not self.fit_intercept:
                 return MeanField(np.zeros(scale.size), scale)
-            about, spread = 0.0, wide
             if wide == "auto":
-                # Zero is where the features' means, times their coefficients, lead to.
-                spread = np.hypot(WIDE * unit, np.linalg.norm(scale * centre))
-                about = mean
-            parts = np.append(np.zeros(scale.size), about), np.append(scale, spread)
-            return MeanField(*parts)
+                return self._about_centre(scale, mean, WIDE * unit, centre)
+            return MeanField(np.zeros(scale.size + 1), np.append(scale, wide))
 
         return prior_of
 

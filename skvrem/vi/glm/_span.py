@@ -15,24 +15,34 @@ from scipy.linalg import qr
 
 from skvrem.data import as_source, rows_of
 from skvrem.utils._validation import check_magnitude
-from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
+from skvrem.vi.gaussian._model_posterior import (
+    FullRank,
+    LowRank,
+    MeanField,
+    with_intercepts,
+)
 
 # What is too large, in an error.
 OF_SCALED = "X, times the scale of the prior,"
 
 
-def in_own_basis(rows, scale):
+def in_own_basis(rows, scale, centre):
     """Return rows as their coordinates in a basis of their span, of coefficients by S.
 
     There are as many as rows, whose prior is that of the coefficients divided by S: the
-    rows :math:`R^T` but for a rotation, as the products of rows tell.
+    rows :math:`R^T` but for a rotation, as the products of rows less a centre tell.
     """
     few = sparse.issparse(rows)
-    scaled = sparse.csr_array(rows.multiply(scale)) if few else rows * scale
+    if few:
+        scaled = sparse.csr_array(rows.multiply(scale))
+    else:
+        scaled = (rows - centre) * scale
     check_magnitude(scaled, OF_SCALED)
     products = scaled @ scaled.T
-    if few:
-        products = products.toarray()
+    if few:  # of which all are less a centre, but none is
+        centre = centre * scale
+        half = scaled @ centre - 0.5 * centre @ centre
+        products = products.toarray() - half - half[:, None]
     squares, axes = np.linalg.eigh(products)
     return axes * np.sqrt(np.maximum(squares, 0.0))
 
@@ -46,7 +56,7 @@ def in_coordinates(data, prior):
     ----------
     data : source
         Of rows here.
-    prior : MeanField
+    prior : MeanField or CentredMeanField
         Of one predictor. Its features, whose mean is zero, have the coordinates.
 
     Returns
@@ -58,9 +68,11 @@ def in_coordinates(data, prior):
         for all features.
     """
     d, (rows, weight) = data.n_features, rows_of(data)
-    rows = in_own_basis(rows, prior.scale[:d])
+    centre = prior.centre if prior.centre.size else np.zeros(d)
+    rows = in_own_basis(rows, prior.scale[:d], centre)
 
     def of_coordinates(other):
+        other = other.own
         width = other.scale[0] / prior.scale[0]
         mean = np.append(np.zeros(len(rows)), other.mean[d:])
         return MeanField(mean, np.append(np.full(len(rows), width), other.scale[d:]))
@@ -101,8 +113,8 @@ class Span:
     ----------
     data : source
         Fewer rows than coefficients.
-    prior : MeanField
-        Of a column of p coefficients.
+    prior : MeanField or CentredMeanField
+        Of a column of p coefficients; S is of rows less its centre.
     intercept : bool
         Rows have a one behind their features.
 
@@ -114,23 +126,28 @@ class Span:
 
     def __init__(self, data, prior, intercept):
         rows, weight = dense_rows(data, intercept)
-        self.mean, self.scale = prior.mean, prior.scale
-        scaled = rows * prior.scale
+        self.centre, own = prior.centre, prior.own
+        self.mean, self.scale = own.mean, own.scale
+        if self.centre.size:
+            rows[:, :-1] -= self.centre
+        scaled = rows * self.scale
         check_magnitude(scaled, OF_SCALED)
         self.basis, R = qr(scaled.T, mode="economic")
         self.data = as_source(np.ascontiguousarray(R.T), weight)
 
     def prior(self, k):
         """Return that of the z of k columns."""
-        mean = np.tile(self.means(self.mean[:, None])[:, 0], k)
+        mean = np.tile(self.basis.T @ (self.mean / self.scale), k)
         return MeanField(mean, np.ones(mean.size))
 
     def means(self, mean):
         """Return the z (n, k) of means (p, k)."""
-        return self.basis.T @ (mean / self.scale[:, None])
+        own = with_intercepts(mean.T, self.centre).T
+        return self.basis.T @ (own / self.scale[:, None])
 
     def project(self, posterior, k):
         """Return the posterior of the z of k columns, of that of their coefficients."""
+        posterior = posterior.with_origin(self.centre)
         A = np.kron(np.eye(k), (self.basis / self.scale[:, None]).T)
         factor = np.linalg.cholesky(posterior.covariance(A))
         return FullRank(A @ posterior.mean, factor)
@@ -146,7 +163,7 @@ class Span:
         covariance = covariance.reshape(k * p, k * p) + np.eye(k * p)
         scale = np.tile(self.scale, k)
         factor = scale[:, None] * np.linalg.cholesky(covariance)
-        return FullRank(mean.ravel(), factor)
+        return FullRank(mean.ravel(), factor).with_origin(-self.centre)
 
     def lift_low(self, posterior, k):
         """Return the same as the prior less a rank, that of the rows of k columns."""
@@ -160,4 +177,5 @@ class Span:
         factor = self.scale[:, None] * (self.basis @ axes.reshape(k, n, size))
         variance = np.tile(np.square(self.scale), k)
         factor = factor.reshape(k * p, size)
-        return LowRank(mean.ravel(), variance, factor, sign)
+        found = LowRank(mean.ravel(), variance, factor, sign)
+        return found.with_origin(-self.centre)

@@ -120,12 +120,11 @@ class NumberTargets:
         sums = squares_of(own, y, of_own(prior), intercept)
         sums = sums._replace(least=least_noise(*mean_variance(data, targets)))
         if prior_of:
-            precision, of_features = of_own(prior).precision, sums
+            variance, of_features = of_own(prior).variance, sums
             if estimator.fit_intercept:  # nothing is known of it, whatever the width
-                precision = precision[:-1, :-1]
-                of_features = sums.without_intercept()
+                variance, of_features = variance[:-1], sums.without_intercept()
             known = None if learned else float(scale) ** 2
-            evidence = Evidence(of_features, precision)
+            evidence = Evidence(of_features, np.diag(1.0 / variance))
             width = Width.of(*evidence.width(WIDE, known), data.n_units)
             estimator._width, prior = width, prior_of(width.value)
         if learned:

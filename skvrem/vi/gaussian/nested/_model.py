@@ -95,6 +95,9 @@ class NestedPrior(NamedTuple):
     log_scale_std : float
     precision : ndarray of shape (p, p), default=None
         Of the same as `variance`, where they are not independent.
+    centre : ndarray of shape (p,), default=None
+        The origin of rows of which they are, zero for the intercept's column; None is
+        zero for all.
     """
 
     mean: np.ndarray
@@ -102,6 +105,7 @@ class NestedPrior(NamedTuple):
     log_scale: np.ndarray
     log_scale_std: float
     precision: np.ndarray | None = None
+    centre: np.ndarray | None = None
 
     @property
     def log_det(self):
@@ -132,13 +136,14 @@ class NestedPrior(NamedTuple):
         at : int
             The place of the intercept.
         """
-        if not origin.any():
+        change = origin if self.centre is None else origin - self.centre
+        if not change.any():
             return self
         mean, variance = self.mean.copy(), self.variance.copy()
-        mean[at] += origin @ mean
-        variance[at] += np.square(origin) @ variance
-        back = np.eye(len(origin))
-        back[at] -= origin
+        mean[at] += change @ mean
+        variance[at] += np.square(change) @ variance
+        back = np.eye(len(change))
+        back[at] -= change
         precision = back.T @ (back / self.variance[:, None])
         return self._replace(mean=mean, variance=variance, precision=precision)
 

@@ -237,8 +237,10 @@ class ByGroup:
             def prior_of(*width):
                 one = one_of(*width)
                 self._keep_prior(one)
-                centre, spread = one.mean[order], one.scale[order]
-                return NestedPrior(centre, np.square(spread), np.log(scales), SPREAD)
+                mean, variance = one.own.mean[order], one.own.variance[order]
+                centre = np.append(one.centre, np.zeros(order.size))[order]
+                own = mean, variance, np.log(scales), SPREAD
+                return NestedPrior(*own, centre=centre)
 
             prior = prior_of(1.0) if learned else prior_of()
         if learned:  # a stream that goes on from here keeps the width, and the prior

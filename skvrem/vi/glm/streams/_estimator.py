@@ -8,7 +8,7 @@ from skvrem.vi.gaussian._plan import FULL_RANK
 from skvrem.vi.gaussian._width import deviation_of_mode
 from skvrem.vi.glm.streams._gram import MOST_IN_GRAM, Gram
 from skvrem.vi.glm.streams._memory import GROWTH, Memory
-from skvrem.vi.glm.streams._width import Width, of_predictors, width_of_prior
+from skvrem.vi.glm.streams._width import Width, width_of_prior
 
 # The width of a prior is learned again by a batch that makes the rows of a stream so
 # many times as many, or where it has moved by such a share of its own deviation.
@@ -56,7 +56,7 @@ class Look(NamedTuple):
     def of_width(self, width):
         """Return the look with the prior of a width."""
         one = self.prior_of(width)
-        prior, memory = of_predictors(one, self.family.n_predictors), self.memory
+        prior, memory = one.repeated(self.family.n_predictors), self.memory
         if self.afresh:
             memory = memory._replace(prior=prior)
         return self._replace(one=one, prior=prior, memory=memory)
@@ -93,7 +93,7 @@ class StreamsWithMemory(StreamsWithoutBound):
         one = self._learn(data, targets, prior, 0, prior_of)
         self._keep_prior(one)
         family = self._family(self, data.n_units, data.n_features)
-        prior = of_predictors(one, family.n_predictors)
+        prior = one.repeated(family.n_predictors)
         return Look(data, targets, family, one, prior, prior_of)
 
     def _recall(self, data, targets, last):
@@ -153,7 +153,7 @@ class StreamsWithMemory(StreamsWithoutBound):
         width = self._width if among(self.prior_scale, ("learn",)) else None
         prior_of = self._prior_of(data, targets, width is not None, seen)
         one = prior_of() if width is None else prior_of(width.value)
-        prior = of_predictors(one, memory.prior.n_dim // one.n_dim)
+        prior = one.repeated(memory.prior.n_dim // one.n_dim)
         memory, posterior = memory.with_prior(prior, posterior)
         if memory.prior is prior:
             self._keep_prior(one)

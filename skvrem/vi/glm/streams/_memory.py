@@ -171,9 +171,11 @@ def _less(posterior, curvature, slope, least):
 
 def _exchanged(posterior, before, now):
     """Return a posterior of the same rows with another prior."""
-    old, new = before.precision_diagonal, now.precision_diagonal
-    slope = old * (before.mean - posterior.mean) - new * (now.mean - posterior.mean)
-    return _less(posterior, np.diag(old - new), slope, LEAST_LEFT)
+    old, new = (
+        one.precision_times(one.mean - posterior.mean) for one in (before, now)
+    )
+    change = before.precision - now.precision
+    return _less(posterior, change, old - new, LEAST_LEFT)
 
 
 def _variances(posterior, family, intercept, rows):

@@ -86,11 +86,6 @@ class Width(NamedTuple):
         return float(square.sum()) - square.size - np.log(self.value)
 
 
-def of_predictors(one, k):
-    """Return the prior over the coefficients of k predictors, one that of each."""
-    return MeanField(np.tile(one.mean, k), np.tile(one.scale, k))
-
-
 def features_of(prior, k, intercept):
     """Return which coefficients (D,) of k predictors are not their intercepts."""
     features = np.full((k, prior.n_dim // k), True)
@@ -165,10 +160,7 @@ def curvature_about_rows(q, prior, features):
     features : ndarray of shape (D,)
         Which coefficients are of that width.
     """
-    precision, mean = (
-        np.where(features, prior.precision_diagonal, 0.0),
-        as_vector(q.mean),
-    )
+    precision, mean = np.where(features, 1.0 / prior.variance, 0.0), as_vector(q.mean)
     pull, left = precision * mean, q.covariance * precision
     square = precision @ (np.square(mean) + q.covariance.diagonal())
     moved = 2.0 * pull @ q.covariance @ pull + np.einsum("ij,ji->", left, left)
@@ -206,7 +198,7 @@ class Posteriors:
 
     def prior(self, log_width):
         """Return the prior over all coefficients, of a width."""
-        return of_predictors(self.prior_of(np.exp(log_width)), self.model.k)
+        return self.prior_of(np.exp(log_width)).repeated(self.model.k)
 
     def features(self):
         """Return which coefficients (D,) have a prior of that width."""
