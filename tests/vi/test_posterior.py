@@ -8,7 +8,12 @@ import scipy.sparse as sp
 from scipy.linalg import block_diag
 from scipy.stats import multivariate_normal
 
-from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
+from skvrem.vi.gaussian._model_posterior import (
+    CentredMeanField,
+    FullRank,
+    LowRank,
+    MeanField,
+)
 
 D = 6
 
@@ -26,12 +31,19 @@ def gaussians():
     }
 
 
-EVERY = pytest.mark.parametrize("kind", list(gaussians()))
+def priors():
+    """Of two predictors, with features about zero and elsewhere."""
+    own = gaussians()["mean field"]
+    return {"centred": CentredMeanField(own, [3.0, -2.0])}
+
+
+EVERY = pytest.mark.parametrize("kind", list(gaussians() | priors()))
+POSTERIORS = pytest.mark.parametrize("kind", list(gaussians()))
 
 
 @EVERY
 def test_moments_and_density(kind, rng):
-    q = gaussians()[kind]
+    q = (gaussians() | priors())[kind]
     S = q.covariance()
     dense = multivariate_normal(q.mean, S)
     np.testing.assert_allclose(q.scale, np.sqrt(np.diag(S)))
@@ -45,9 +57,9 @@ def test_moments_and_density(kind, rng):
     np.testing.assert_allclose(q.precision, np.linalg.inv(S), atol=1e-12)
 
 
-@EVERY
+@POSTERIORS
 def test_linear_combinations(kind, rng):
-    q = gaussians()[kind]
+    q = (gaussians() | priors())[kind]
     X = rng.normal(size=(5, D)) * (rng.uniform(size=(5, D)) < 0.6)
     expected = X @ q.covariance() @ X.T
     np.testing.assert_allclose(q.covariance(X), expected, atol=1e-12)
@@ -56,9 +68,9 @@ def test_linear_combinations(kind, rng):
         np.testing.assert_allclose(found, np.diag(expected), atol=1e-12)
 
 
-@EVERY
+@POSTERIORS
 def test_parts_and_more(kind, rng):
-    q = gaussians()[kind]
+    q = (gaussians() | priors())[kind]
     S, Z = q.covariance(), rng.normal(size=(3, D))
     np.testing.assert_allclose(q.covariance_times(Z), Z @ S)
     some = q.marginal(np.array([4, 1]))
@@ -70,10 +82,52 @@ def test_parts_and_more(kind, rng):
     np.testing.assert_array_equal(wide.mean, [*q.mean, 0.0, 0.0])
 
 
+@POSTERIORS
+@pytest.mark.parametrize("n_predictors", [1, 2])
+def test_intercepts_of_other_rows(kind, n_predictors, rng):
+    q = gaussians()[kind]
+    change = rng.normal(size=D // n_predictors - 1)
+    one = np.eye(change.size + 1)
+    one[-1, :-1] = change
+    A = np.kron(np.eye(n_predictors), one)
+    found = q.with_origin(change)
+    np.testing.assert_allclose(found.mean, A @ q.mean)
+    expected = A @ q.covariance() @ A.T
+    np.testing.assert_allclose(found.covariance(), expected, atol=1e-12)
+    np.testing.assert_allclose(found.variance, found.covariance().diagonal())
+    assert q.with_origin(0.0 * change) is q
+    back = found.with_origin(-change)
+    np.testing.assert_allclose(back.covariance(), q.covariance(), atol=1e-12)
+    if isinstance(found, FullRank):
+        np.testing.assert_array_equal(found.factor, np.tril(found.factor))
+
+
+@pytest.mark.parametrize("n_predictors", [1, 2])
+def test_a_centred_prior_is_independent_at_its_centre(n_predictors, rng):
+    own = gaussians()["mean field"]
+    centre = rng.normal(size=D // n_predictors - 1)
+    prior, same = CentredMeanField(own, centre), own.with_origin(-centre)
+    np.testing.assert_allclose(prior.mean, same.mean)
+    np.testing.assert_allclose(prior.covariance(), same.covariance(), atol=1e-12)
+    np.testing.assert_allclose(prior.variance, same.variance)
+    A = rng.normal(size=(4, D))
+    np.testing.assert_allclose(prior.covariance(A), A @ prior.covariance() @ A.T)
+    expected = prior.covariance(A).diagonal()
+    np.testing.assert_allclose(prior.predictor_variance(A), expected)
+    np.testing.assert_allclose(prior.covariance_times(A), A @ prior.covariance())
+    np.testing.assert_allclose(prior.own.mean, own.mean)
+    np.testing.assert_allclose(prior.own.variance, own.variance)
+    twice = prior.repeated(2)
+    np.testing.assert_array_equal(twice.mean, np.tile(prior.mean, 2))
+    expected = block_diag(*[prior.covariance()] * 2)
+    np.testing.assert_allclose(twice.covariance(), expected)
+    np.testing.assert_allclose(twice.of_first(2).covariance(), prior.covariance())
+
+
 @EVERY
-@pytest.mark.parametrize("other", list(gaussians()))
+@pytest.mark.parametrize("other", list(gaussians() | priors()))
 def test_divergence(kind, other):
-    q, p = gaussians()[kind], gaussians()[other]
+    q, p = ((gaussians() | priors())[name] for name in (kind, other))
     S, T = q.covariance(), np.linalg.inv(p.covariance())
     delta = q.mean - p.mean
     expected = 0.5 * (
@@ -88,7 +142,7 @@ def test_divergence(kind, other):
 
 @EVERY
 def test_draws(kind):
-    q = gaussians()[kind]
+    q = (gaussians() | priors())[kind]
     Z = q.sample(20_000, random_state=0)
     assert Z.shape == (20_000, D)
     # Whitened by the true covariance, moments have known errors: |z| < 4.5.
@@ -102,11 +156,12 @@ def test_draws(kind):
 
 @EVERY
 def test_pickle(kind):
-    q = gaussians()[kind]
+    q = (gaussians() | priors())[kind]
     again = pickle.loads(pickle.dumps(q))
     assert again == q
     assert again != q.moved(q.mean + 1.0)
-    assert all(other != q for name, other in gaussians().items() if name != kind)
+    others = (gaussians() | priors()).items()
+    assert all(other != q for name, other in others if name != kind)
 
 
 def test_large_low_rank_stays_small():

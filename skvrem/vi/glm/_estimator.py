@@ -427,7 +427,8 @@ class GaussianPosterior(
         k = size // (data.n_features + self.fit_intercept)
         exact = among(self.posterior, ("auto",)) and takes_sparse_rows(self)
         natural = among(steps_of(self).optimizer, ("auto", "natural"))
-        wide = k * n_rows <= FULL_RANK < size and hasattr(prior, "own")
+        wide = k * n_rows <= FULL_RANK < size
+        wide = wide and isinstance(prior, (MeanField, CentredMeanField))
         # Dense rows of a fit have place for as many numbers again; those of several
         # predictors have k^2 times as many in all their spans.
         room = k == 1 and not (data.sparse or n_before)
