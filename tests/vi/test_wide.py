@@ -173,8 +173,10 @@ def test_classes_and_counts_have_that_of_a_full_rank(name, as_rows, monkeypatch,
         monkeypatch.setattr(module, "FULL_RANK", 40)
     low = clone(model).fit(X, y, weight)
     q, exact = low.posterior_, full.posterior_
-    assert isinstance(q, LowRank) and q.factor.shape == (41 * k, k * N)
-    assert (q.sign == -1.0).all() if k == 1 else (q.sign == -1.0).any()
+    assert isinstance(q, LowRank) and q.factor.shape == (41 * k, k * (N + 2))
+    of_rows, of_intercepts = np.split(q.sign, [k * N])
+    assert (of_rows == -1.0).all() if k == 1 else (of_rows == -1.0).any()
+    np.testing.assert_array_equal(of_intercepts, np.tile([1.0, -1.0], k))
     np.testing.assert_allclose(q.mean, exact.mean, atol=1e-7)
     np.testing.assert_allclose(q.covariance(), exact.covariance(), atol=1e-7)
     assert low.elbo_ == pytest.approx(full.elbo_, abs=1e-6)

@@ -159,12 +159,13 @@ def test_steps_by_minibatches_have_independent_priors(family, rng):
 def test_a_learnt_noise_knows_the_centre(posterior, rng):
     """Against differences of the posterior by the logarithm of the noise."""
     X, y = drawn("gaussian", rng, 12)
-    model = BayesianGLMRegressor(posterior=posterior, rank=2).fit(X + [5.0, -3.0, 0], y)
+    X += np.array([5.0, -3.0, 0.0])
+    model = BayesianGLMRegressor(posterior=posterior, rank=2).fit(X, y)
     q, prior = model._given_prior, model._prior
     noise = LearntNoise(q, prior, 9.0)
     S, P = q.covariance(), prior.precision
     moved = S - S @ P @ S
-    parts, diagonal = noise._moving()
+    _, diagonal = noise._moving()
     np.testing.assert_allclose(diagonal, moved.diagonal(), rtol=1e-6)
     np.testing.assert_allclose(noise.shift, -S @ P @ (q.mean - prior.mean), atol=1e-9)
     data = as_source(X)

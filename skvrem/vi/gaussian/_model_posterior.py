@@ -203,7 +203,10 @@ class MeanField(_GaussianDensity):
         """Return the distribution with intercepts of other rows; as of `FullRank`."""
         if not change.any():
             return self
-        mean, parts = with_intercepts(self.mean, change), of_shear(self.variance, change)
+        mean, parts = (
+            with_intercepts(self.mean, change),
+            of_shear(self.variance, change),
+        )
         return LowRank(mean, self.variance, *parts)
 
     def _draw(self, n_samples, rng):
@@ -211,7 +214,7 @@ class MeanField(_GaussianDensity):
 
 
 class CentredMeanField(_GaussianDensity):
-    r"""Independent coefficients and intercepts, where these are of other rows than zero.
+    r"""Independent coefficients and intercepts that are of other rows than zero.
 
     With the coefficients w of a predictor's features and the intercept b behind them, w
     and :math:`b + c^T w` are independent: where c is the features' means, nothing that
@@ -528,10 +531,9 @@ class FlatPrior:
 
 def with_intercepts(vectors, change):
     """Return vectors (..., D) of coefficients with intercepts of rows from `change`."""
-    found = np.array(vectors, np.float64, order="C")
     if not change.size:
-        return found
-    parts = found.reshape(*found.shape[:-1], -1, change.size + 1)
+        return vectors
+    found, parts = _of_predictors(vectors, change.size)
     parts[..., -1] += parts[..., :-1] @ change
     return found
 
@@ -541,14 +543,20 @@ def _seen_from(rows, centre):
 
     They have the predictors of before with intercepts that are those there.
     """
-    found = np.array(rows, np.float64, order="C")
-    parts = found.reshape(*found.shape[:-1], -1, centre.size + 1)
+    found, parts = _of_predictors(rows, centre.size)
     parts[..., :-1] -= parts[..., -1:] * centre
     return found
 
 
+def _of_predictors(vectors, n_features):
+    """Return a copy of vectors (..., D), and a view of it, (..., k, p)."""
+    found = np.array(vectors, np.float64, order="C")
+    *lengths, size = found.shape
+    return found, found.reshape(*lengths, size // (n_features + 1), n_features + 1)
+
+
 def of_shear(variance, change):
-    r"""Return what independent coefficients have beside variances with other intercepts.
+    r"""Return what variances of coefficients with other intercepts have beside them.
 
     With the intercept :math:`b + c^T w`, its unit vector e, :math:`d = s^2 \circ c` and
     :math:`g = c^T d` that is :math:`g e e^T + e d^T + d e^T = (\sqrt g e + d /

@@ -71,10 +71,12 @@ class BayesianLogisticRegression(
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float or "auto", default="auto"
-        Standard deviation of the prior of the intercept, about zero. "auto": that of
-        the logit where all features are at their means, ten, and of what their
-        coefficients take from there to zero; in a stream, by its rows so far, as scales
-        of priors of :meth:`BayesianGLMRegressor.partial_fit` for counts.
+        Standard deviation of the prior of the intercept, about zero, where features are
+        zero. "auto": ten, of the logit where all features are at their means, whatever
+        the coefficients: so nothing depends on where a feature has its zero, but by
+        posterior "lowrank" or "meanfield"; in a stream, by its rows so far, as scales
+        of priors of :meth:`BayesianGLMRegressor.partial_fit` for counts. Minibatches
+        have an independent prior, as wide at zero.
     groups : str or int, default=None
         Name or number of the column of X with the ids of groups that coefficients
         differ by, which is no feature then. None: ids come with the keyword ``groups``
@@ -170,7 +172,7 @@ class BayesianLogisticRegression(
     converged_ : bool
     n_iter_ : int
     prior_scale_, intercept_prior_scale_ : ndarray of shape (n_features,), float
-        What was taken; the second with an intercept.
+        What was taken; the second with an intercept, where features are zero.
     groups_, n_group_samples_ : ndarray of shape (n_groups,)
         With groups: their ids, sorted, and rows. ``coef_`` and ``intercept_`` are the
         population's then.

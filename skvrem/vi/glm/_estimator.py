@@ -150,8 +150,9 @@ class GaussianPosterior(
     def _prior_of(self, data, targets, learned=False, seen=None):
         """Return a function that has the prior over the coefficients of a predictor.
 
-        It takes the width of the prior of standardised coefficients, where that is
-        learned.
+        Its intercept is of rows where features have their means, or zero where it is
+        given. It takes the width of the prior of standardised coefficients, where that
+        is learned.
 
         Parameters
         ----------
@@ -179,25 +180,13 @@ class GaussianPosterior(
 
         def prior_of(width=None):
             scale = fixed if width is None else width / units
-            if centring:
-                return self._about_centre(scale, 0.0, WIDE_INTERCEPT, centre)
-            if self.fit_intercept:
-                scale = np.append(scale, wide)
-            return MeanField(np.zeros(scale.size), scale)
+            if not self.fit_intercept:
+                return MeanField(np.zeros(scale.size), scale)
+            own = np.append(scale, WIDE_INTERCEPT if centring else wide)
+            prior = MeanField(np.zeros(own.size), own)
+            return CentredMeanField(prior, centre) if centring else prior
 
         return prior_of
-
-    def _about_centre(self, scale, mean, spread, centre):
-        """Return the prior of a predictor whose intercept's is of rows at a centre.
-
-        Steps by minibatches, and their posteriors, know of no correlations: theirs is
-        as wide at zero.
-        """
-        own = np.append(np.zeros(scale.size), mean), np.append(scale, spread)
-        prior = CentredMeanField(MeanField(*own), centre)
-        if takes_sparse_rows(self):
-            return prior
-        return MeanField(prior.mean, prior.scale)
 
     def _keep_prior(self, one):
         """Set the fitted attributes of the prior of a predictor."""
@@ -323,6 +312,10 @@ class GaussianPosterior(
             mean = mean if near is None else near.parameters.mean
             given = family, targets, prior, weight, intercept
             model = model_of(data, *given, *kind)
+        if plan.name != "batch" and isinstance(prior, CentredMeanField):
+            # Steps by minibatches know of no correlations: it is as wide at zero.
+            prior = MeanField(prior.mean, prior.scale)
+            self._prior, model = prior.of_first(k), model.changed(prior=prior)
         posterior_of = model.posterior
         if last is not None and last.n_dim != prior.n_dim:
             last = None

@@ -13,7 +13,7 @@ from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._validation import among, check_magnitude, check_weight
 from skvrem.vi.gaussian._guards import check_moments, checked, feature_scales
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
-from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._model_posterior import CentredMeanField, MeanField
 from skvrem.vi.glm import _inference
 from skvrem.vi.glm._input import checked_offset, few_in_memory, open_blocks
 from skvrem.vi.glm._noise import NoisyPosterior
@@ -74,9 +74,12 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
     fit_intercept : bool, default=True
         Add an intercept.
     intercept_prior_scale : float or "auto", default="auto"
-        Standard deviation of the prior of the intercept, about zero. "auto": where all
-        features are at their means, the prior is about the mean of the targets
-        (of counts, its logarithm), as wide as that of a standardised coefficient.
+        Standard deviation of the prior of the intercept, about zero, where features are
+        zero. "auto": where all features are at their means, the prior is about the mean
+        of the targets (of counts, its logarithm), as wide as that of a standardised
+        coefficient of ``prior_scale="auto"``, whatever the coefficients: so nothing
+        depends on where a feature has its zero, but by posterior "lowrank" or
+        "meanfield". Minibatches have an independent prior, as wide at zero.
     groups : str or int, default=None
         Name or number of the column of X with the ids of groups that coefficients
         differ by, which is no feature then. None: ids come with the keyword ``groups``
@@ -138,12 +141,13 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
     prior_scale_ : ndarray of shape (n_features,)
         Prior standard deviations of the coefficients.
     intercept_prior_mean_, intercept_prior_scale_ : float
-        With an intercept, of its prior.
+        With an intercept, of its prior where features are zero.
     posterior_ : MeanField, FullRank or LowRank
         Over coefficients and intercept, given the noise, with what is not known of a
         learned width of the prior; ``elbo_`` and ``pareto_k_`` are given that width.
         The exact one of fewer rows than coefficients, beyond 1,000 of these, is a
-        LowRank whose ``sign`` is -1, but for one column of that width.
+        LowRank whose ``sign`` is -1, but for one column of that width and one of the
+        intercept.
     elbo_, elbo_error_, objective_, history_, pareto_k_ : float, dict
     converged_, n_iter_ : bool, int
         As of :class:`BayesianLogisticRegression`.
@@ -409,9 +413,10 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
                 scale = feature_scales(self, data.n_features)
             if not self.fit_intercept:
                 return MeanField(np.zeros(scale.size), scale)
-            if wide == "auto":
-                return self._about_centre(scale, mean, WIDE * unit, centre)
-            return MeanField(np.zeros(scale.size + 1), np.append(scale, wide))
+            if wide != "auto":
+                return MeanField(np.zeros(scale.size + 1), np.append(scale, wide))
+            parts = np.append(np.zeros(scale.size), mean), np.append(scale, WIDE * unit)
+            return CentredMeanField(MeanField(*parts), centre)
 
         return prior_of
 

@@ -33,16 +33,15 @@ def in_own_basis(rows, scale, centre):
     rows :math:`R^T` but for a rotation, as the products of rows less a centre tell.
     """
     few = sparse.issparse(rows)
-    if few:
-        scaled = sparse.csr_array(rows.multiply(scale))
-    else:
-        scaled = (rows - centre) * scale
+    scaled = sparse.csr_array(rows.multiply(scale)) if few else rows * scale
     check_magnitude(scaled, OF_SCALED)
-    products = scaled @ scaled.T
+    centre = centre * scale
     if few:  # of which all are less a centre, but none is
-        centre = centre * scale
         half = scaled @ centre - 0.5 * centre @ centre
-        products = products.toarray() - half - half[:, None]
+        products = (scaled @ scaled.T).toarray() - half - half[:, None]
+    else:
+        scaled = scaled - centre
+        products = scaled @ scaled.T
     squares, axes = np.linalg.eigh(products)
     return axes * np.sqrt(np.maximum(squares, 0.0))
 
@@ -128,10 +127,10 @@ class Span:
         rows, weight = dense_rows(data, intercept)
         self.centre, own = prior.centre, prior.own
         self.mean, self.scale = own.mean, own.scale
-        if self.centre.size:
-            rows[:, :-1] -= self.centre
         scaled = rows * self.scale
         check_magnitude(scaled, OF_SCALED)
+        if self.centre.size:
+            scaled[:, :-1] -= self.centre * self.scale[:-1]
         self.basis, R = qr(scaled.T, mode="economic")
         self.data = as_source(np.ascontiguousarray(R.T), weight)
 

@@ -171,9 +171,7 @@ def _less(posterior, curvature, slope, least):
 
 def _exchanged(posterior, before, now):
     """Return a posterior of the same rows with another prior."""
-    old, new = (
-        one.precision_times(one.mean - posterior.mean) for one in (before, now)
-    )
+    old, new = (one.precision_times(one.mean - posterior.mean) for one in (before, now))
     change = before.precision - now.precision
     return _less(posterior, change, old - new, LEAST_LEFT)
 
