@@ -74,9 +74,9 @@ class BayesianLogisticRegression(
         Standard deviation of the prior of the intercept, about zero, where features are
         zero. "auto": ten, of the logit where all features are at their means, whatever
         the coefficients: so nothing depends on where a feature has its zero, but by
-        posterior "lowrank" or "meanfield"; in a stream, by its rows so far, as scales
-        of priors of :meth:`BayesianGLMRegressor.partial_fit` for counts. Minibatches
-        have an independent prior, as wide at zero.
+        posterior "lowrank", or "meanfield", whose prior is independent too, and as wide
+        at zero; in a stream, by its rows so far, as scales of priors of
+        :meth:`BayesianGLMRegressor.partial_fit` for counts.
     groups : str or int, default=None
         Name or number of the column of X with the ids of groups that coefficients
         differ by, which is no feature then. None: ids come with the keyword ``groups``

@@ -78,8 +78,8 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
         zero. "auto": where all features are at their means, the prior is about the mean
         of the targets (of counts, its logarithm), as wide as that of a standardised
         coefficient of ``prior_scale="auto"``, whatever the coefficients: so nothing
-        depends on where a feature has its zero, but by posterior "lowrank" or
-        "meanfield". Minibatches have an independent prior, as wide at zero.
+        depends on where a feature has its zero, but by posterior "lowrank", or
+        "meanfield", whose prior is independent too, and as wide at zero.
     groups : str or int, default=None
         Name or number of the column of X with the ids of groups that coefficients
         differ by, which is no feature then. None: ids come with the keyword ``groups``
