@@ -426,8 +426,16 @@ class VariationalInference(
         within = None if apart else before
         if again is not None:
             rows, within = [again.rows, again.weight], again.within
-        target = Target(self.model, *rows, within)
-        d, prior = target.n_dim, None if again is None else again.prior
+        d = int(self.model.n_parameters)
+        if before is not None and before.n_dim != d:
+            raise ValueError(
+                f"the model has {d} parameters, and the posterior {before.n_dim}: "
+                "partial_fit goes on with the same ones; use fit."
+            )
+        units = self._units()
+        known = None if within is None else within.scaled(1.0 / units)
+        target = Target(self.model, *rows, known, units)
+        prior = None if again is None else again.prior
         prior = self._prior(target, before) if prior is None else prior
         plan = plan_fit(self, d, 1, True, target.sparse)
         target.sparse &= plan.posterior == "meanfield"
@@ -437,17 +445,19 @@ class VariationalInference(
             start = check_vector(self.model.initial, d, "initial of the model")
         batch, few = plan.name == "batch", not plan.rank and d <= FULL_RANK
         whole = plan.posterior == "fullrank" or (batch and few)
+        start = start / units
         check_density(target, start, whole, products=not (batch and whole))
         names = check_names(self.model)
         n_pairs = pairs_of_draws(self, plan, target.rows.size, d)
         draws = opposite_draws(rng, n_pairs, d)
+        given = prior.scaled(1.0 / units)
         if plan.rank:
-            model = LowRankModel(target, prior, plan.rank, draws)
+            model = LowRankModel(target, given, plan.rank, draws)
         else:
-            model = DrawnModel(target, prior, as_structure(plan.posterior), draws)
+            model = DrawnModel(target, given, as_structure(plan.posterior), draws)
         last = vars(self).get("posterior_") if self.warm_start else None
         warm = last is not None and last.n_dim == d
-        point = model.point_of(last) if warm else None
+        point = model.point_of(last.scaled(1.0 / units)) if warm else None
 
         def describe(point, objective):
             return {
@@ -495,11 +505,6 @@ class VariationalInference(
         """Return the Gaussian prior, or none where the log density has it."""
         d, name = target.n_dim, f"of {type(self).__name__}"
         if before is not None:
-            if before.n_dim != d:
-                raise ValueError(
-                    f"the model has {d} parameters, and the posterior {before.n_dim}: "
-                    "partial_fit goes on with the same ones; use fit."
-                )
             return before if target.prior is None else FlatPrior(d)
         if target.has_prior:
             if self.prior_scale is not None:
@@ -508,17 +513,23 @@ class VariationalInference(
                     f"to None, got {self.prior_scale!r}."
                 )
             return FlatPrior(d)
+        mean = check_vector(self.prior_mean, d, f"prior_mean {name}")
+        return MeanField(mean, self._units())
+
+    def _units(self):
+        """Return the scales of the Gaussian prior, which a fit works in; or ones."""
+        name = f"prior_scale of {type(self).__name__}"
         scale = 1.0 if self.prior_scale is None else self.prior_scale
-        scale = check_vector(scale, d, f"prior_scale {name}")
+        scale = check_vector(scale, int(self.model.n_parameters), name)
         if not ((scale >= LEAST_SCALE) & (scale <= MOST_SCALE)).all():
             raise ValueError(
-                f"prior_scale {name} must be positive, from {LEAST_SCALE:g} to "
-                f"{MOST_SCALE:g}, got {self.prior_scale!r}."
+                f"{name} must be positive, from {LEAST_SCALE:g} to {MOST_SCALE:g}, "
+                f"got {self.prior_scale!r}."
             )
-        return MeanField(check_vector(self.prior_mean, d, f"prior_mean {name}"), scale)
+        return scale
 
     def _attributes(self, model, point):
-        q = model.posterior(point.parameters)
+        q = model.posterior(point.parameters).scaled(model.target.units)
         return {"posterior_": q, "mean_": q.mean, "std_": q.scale}
 
     def sample_posterior(

@@ -8,6 +8,7 @@ from skvrem.vi.blackbox._input import check_names
 from skvrem.vi.blackbox._model import (
     convex,
     finite,
+    least_precision,
     opposite_draws,
     probed_curvature,
 )
@@ -234,6 +235,9 @@ def _mode(model, start):
     """
     lack = _lack(model.target, model.prior, start)
     found = _lowest(lack, start)
+    if np.ptp(model.target.units) > 0.0 and model.target.knows_diagonal:
+        # Priors that differ in width may say little of how far a search has to go.
+        found = _lowest(lack, found.x, _widths(model, found.x))
     for _ in range(SADDLES):
         beside = _beside_saddle(model.target, model.prior, lack, found)
         if beside is None:
@@ -265,10 +269,23 @@ def _lack(target, prior, start):
     return lack
 
 
-def _lowest(lack, start):
-    return minimize(
-        lack, start, jac=True, method="L-BFGS-B", options={"maxiter": MODE_STEPS}
-    )
+def _lowest(lack, start, scale=1.0):
+    """Return where a function is lowest, searched in steps of a scale, by scipy."""
+
+    def scaled(z):
+        value, slope = lack(scale * z)
+        return value, scale * slope
+
+    options = {"method": "L-BFGS-B", "options": {"maxiter": MODE_STEPS}}
+    found = minimize(scaled, start / scale, jac=True, **options)
+    found.x, found.jac = scale * found.x, found.jac / scale
+    return found
+
+
+def _widths(model, z):
+    """Return the deviations (d,) of each parameter given the others at z, about."""
+    diagonal = finite(model.target, z[None], model.target.hessian_diagonal(z))
+    return 1.0 / np.sqrt(least_precision(model.prior.precision_diagonal, diagonal))
 
 
 def _beside_saddle(target, prior, lack, found):
@@ -340,9 +357,10 @@ def _check_proper(target, mode):
                 there = target.log_density(mode + sign * step)
             if there > top - 1.0:
                 number = int(np.abs(step).argmax())
-                name, away = check_names(target.model)[number], np.linalg.norm(step)
+                name, away = check_names(target.model)[number], target.units * step
+                where = (target.units * mode)[number]
                 raise ValueError(
-                    f"The posterior is improper in the direction of {name}: {away:.3g} "
-                    f"away from {mode[number]:.3g} the log density has not fallen. "
+                    f"The posterior is improper in the direction of {name}: "
+                    f"{np.linalg.norm(away):.3g} away from {where:.3g} the log density has not fallen. "
                     "Give the model a proper log_prior."
                 )

@@ -9,6 +9,11 @@ batch B estimates it by :math:`N / |B|` times its rows and all of the prior.
 
 Where the model says which parameters rows depend on, their *support*, a batch may have
 one: z, other vectors and derivatives are then of these parameters only.
+
+Parameters are counted in units, the standard deviations of their prior: searches,
+steps, floors of precisions and differences are then those of well-scaled parameters,
+whatever the model's units are. The model alone sees its own, units times z; the prior
+of its own is by z as well, :math:`p(z) \prod_j u_j`.
 """
 
 from functools import reduce
@@ -54,12 +59,16 @@ class Target:
     weight : ndarray of shape (n_rows,), default=None
         How many times they count, each of which is there once then; None is once.
     prior : FullRank or LowRank, default=None
-        Takes the place of the model's own prior, as part of the log density.
+        Takes the place of the model's own prior, as part of the log density; by z.
+    units : ndarray of shape (n_parameters,), default=None
+        What the model's parameters are, where z is one; None is one.
     """
 
-    def __init__(self, model, rows, weight=None, prior=None):
+    def __init__(self, model, rows, weight=None, prior=None, units=None):
         self.model = model
         self.rows = rows
+        self.units = np.ones(int(model.n_parameters)) if units is None else units
+        self._volume = float(np.log(self.units).sum())
         self.weight = None
         if weight is not None:  # by number
             self.weight = np.zeros(int(model.n_samples))
@@ -90,8 +99,9 @@ class Target:
     def each(self, z, rows):
         """Return log p(row | z) of rows, (n,)."""
         self.n_evaluated += rows.size
+        at = self.units * z
         return np.concatenate(
-            [self.ask("log_likelihood", part.shape, z, part) for part in parts(rows)]
+            [self.ask("log_likelihood", part.shape, at, part) for part in parts(rows)]
         )
 
     def log_density(self, z):
@@ -100,7 +110,7 @@ class Target:
         each = each if self.weight is None else each * self.weight[self.rows]
         prior = 0.0 if self.prior is None else self.prior.logpdf(z)
         if self.model_has_prior:
-            prior = self.ask("log_prior", (), z)
+            prior = self.log_prior(z)
         return float(each.sum()) + float(prior)
 
     def not_finite_at(self, points, otherwise="The bound"):
@@ -110,7 +120,7 @@ class Target:
         """
         kind = type(self.model).__name__
         for z in points:
-            shown = np.array2string(z[:10], precision=6)
+            shown = np.array2string((self.units * z)[:10], precision=6)
             shown += "" if z.size <= 10 else f" (the first 10 of {z.size})"
             each = self.each(z, self.rows)
             bad = ~np.isfinite(each)
@@ -148,8 +158,7 @@ class Target:
         """Yield points, and those near them that differences are taken between."""
         for z in points:
             yield z
-            step = self.step * max(1.0, np.abs(z).max())
-            for axis in step * np.eye(z.size):
+            for axis in np.diag(self.step * np.maximum(1.0, np.abs(z))):
                 yield z + axis
                 yield z - axis
 
@@ -200,7 +209,13 @@ class Target:
         """Return the gradient of the log prior."""
         if self.prior is not None:
             return self.prior.precision_times(self.prior.mean - z)
-        return self.ask("log_prior_gradient", (self.n_dim,), z)
+        return self.units * self.ask(
+            "log_prior_gradient", (self.n_dim,), self.units * z
+        )
+
+    def log_prior(self, z):
+        """Return the model's own log prior."""
+        return self.ask("log_prior", (), self.units * z) + self._volume
 
     def _sum(self, name, batch, *vectors):
         """Sum a derivative over all rows, or scale what it is of a batch.
@@ -210,6 +225,7 @@ class Target:
         """
         rows, factor, support = batch or DensityBatch(self.rows, 1.0)
         self.n_evaluated += rows.size
+        vectors = [self.units[support] * vector for vector in vectors]
         if support is not ALL:
             for whole, vector in zip(self._whole, vectors, strict=False):
                 whole[support] = vector
@@ -235,25 +251,29 @@ class Target:
     def mean(self, name, *arguments):
         """Return a derivative's mean over rows, the last argument, as they are."""
         *vectors, rows = arguments
+        vectors = [self.units * vector for vector in vectors]
         self.n_evaluated += rows.size
         return self._derivative(name, vectors, rows) / rows.size
 
     def difference(self, function, z, v, here=None):
         """Return the derivative of a function along v, by central differences.
 
+        No parameter moves by more than a share of one, or of what it is.
+
         here: what the function is at z, for a difference of one side, which takes one
         evaluation and is right to a share of `step`.
         """
-        largest = np.abs(v).max(initial=0.0)
+        largest = np.max(np.abs(v) / np.maximum(1.0, np.abs(z)), initial=0.0)
         if largest == 0.0:
             return np.zeros(v.size)
-        step = self.step * max(1.0, np.abs(z).max()) / largest
+        step = self.step / largest
         if here is not None:
             return (function(z + step * v) - here) / step
         ahead, behind = function(z + step * v), function(z - step * v)
         return (ahead - behind) / (2.0 * step)
 
-    #: Relative length of differences; more where the model is of single precision.
+    #: Length of differences; more where the model is of single precision, and less
+    #: where that is found to be too long.
     step = np.finfo(np.float64).eps ** (1.0 / 3.0)
 
     # Parameters that rows depend on
@@ -291,17 +311,20 @@ class Target:
     def rest(self, z):
         """Let parameters outside of the support of batches stand at a point."""
         if self.sparse:
-            self._whole[0] = z
+            self._whole[0] = self.units * z
 
     def _derivative(self, name, vectors, rows, support=ALL, known=ALL, key=None):
         """Return a derivative of the rows' sum by the parameters of a support.
+
+        Vectors are in the model's units, the derivative is by z.
 
         known: the support of these rows, if it is; key: under which it is kept.
         """
         shape = (self.n_dim,) * (2 if name == "hessian" else 1)
         found = as_numbers(name, self.model, *vectors, rows)
         if found.shape == shape or not self.has_support or name == "hessian":
-            return self._checked(name, found, shape, rows, support=support)
+            found = self._checked(name, found, shape, rows, support=support)
+            return _by_units(name, found, self.units[support])
         if known is ALL:
             known = self._supports.get(key)
         if known is None:
@@ -309,6 +332,7 @@ class Target:
             if key is not None:
                 self._supports[key] = known
         found = self._checked(name, found, known.shape, rows, shape)
+        found = _by_units(name, found, self.units[known])
         if known is support:
             return found
         out = np.zeros(self.n_dim if support is ALL else support.size)
@@ -370,6 +394,13 @@ def find_bad(bad, numbers):
         half = numbers[: numbers.size // 2]
         numbers = half if bad(half) else numbers[numbers.size // 2 :]
     return int(numbers[0])
+
+
+def _by_units(name, derivative, units):
+    """Return a derivative by parameters as that by these over their units."""
+    if name == "hessian":
+        return units[:, None] * derivative * units
+    return (units**2 if name == "hessian_diagonal" else units) * derivative
 
 
 def _diagonal(times, d):

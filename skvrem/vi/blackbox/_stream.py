@@ -102,8 +102,10 @@ class Seen(NamedTuple):
 
     def lead_away(self, posterior, rows, weight):
         """Whether new rows lead so far that expansions of those before are wrong."""
-        target = Target(self.model, rows, weight, posterior)
-        top = mode_of(target, FlatPrior(target.n_dim), posterior.mean)
+        units = posterior.scale
+        known = posterior.scaled(1.0 / units)
+        target = Target(self.model, rows, weight, known, units)
+        top = units * mode_of(target, FlatPrior(known.n_dim), known.mean)
         return _beyond(FAR, posterior, top) or _beyond(DRIFT, self.about, top)
 
 

@@ -104,6 +104,12 @@ class _GaussianDensity:
         other.mean = mean
         return other
 
+    def scaled(self, units):
+        """Return the distribution of vectors times units (d,)."""
+        other = self.moved(units * self.mean)
+        other.variance = units**2 * self.variance
+        return other
+
     def entropy(self):
         """Return the entropy in nats."""
         return 0.5 * (self.n_dim * (1.0 + LOG_2PI) + self.log_determinant)
@@ -311,6 +317,12 @@ class FullRank(_GaussianDensity):
         self.factor = np.asarray(factor, np.float64)
         self.variance = np.einsum("ij,ij->i", self.factor, self.factor)
 
+    def scaled(self, units):
+        """Return the distribution of vectors times units (d,)."""
+        other = super().scaled(units)
+        other.factor = units[:, None] * self.factor
+        return other
+
     @property
     def log_determinant(self):
         """Logarithm of the determinant of the covariance."""
@@ -400,6 +412,13 @@ class LowRank(_GaussianDensity):
         rank = self.factor.shape[1]
         self.sign = np.ones(rank) if sign is None else np.asarray(sign, np.float64)
         self.variance = self.diagonal + np.square(self.factor) @ self.sign
+
+    def scaled(self, units):
+        """Return the distribution of vectors times units (d,)."""
+        other = super().scaled(units)
+        other.diagonal = units**2 * self.diagonal
+        other.factor = units[:, None] * self.factor
+        return other
 
     @property
     def log_determinant(self):
@@ -515,6 +534,10 @@ class FlatPrior:
         self.log_determinant = -n_dim * LOG_2PI
 
     precision = _GaussianDensity.precision
+
+    def scaled(self, units):
+        """Return the same: it knows no units."""
+        return self
 
     def logpdf(self, Z):
         """Return the logarithms of the density."""
