@@ -148,3 +148,54 @@ def skills_problem(n=60, n_players=9):
     pairs = np.array([rng.choice(known, 2, replace=False) for _ in range(n)])
     pairs[:20].sort(axis=1)
     return pairs, n_players
+
+
+class InUnits:
+    """A model whose parameters are counted in units of one's own."""
+
+    def __init__(self, model, units):
+        self.model, self.units = model, np.asarray(units, np.float64)
+        self.n_samples, self.n_parameters = model.n_samples, model.n_parameters
+        for name in ("support", "log_prior"):
+            if getattr(model, name, None) is None:
+                setattr(self, name, None)
+        if self.log_prior is None:
+            self.log_prior_gradient = None
+        for name in ("hessian_vector_product", "hessian_diagonal", "hessian"):
+            if not hasattr(model, name):
+                setattr(self, name, None)
+
+    def _by(self, derivative, indices):
+        """Units, as far as a derivative is by them."""
+        short = derivative.size < self.n_parameters
+        return self.units[self.support(indices)] if short else self.units
+
+    def log_likelihood(self, parameters, indices):
+        return self.model.log_likelihood(parameters / self.units, indices)
+
+    def gradient(self, parameters, indices):
+        out = self.model.gradient(parameters / self.units, indices)
+        return out / self._by(out, indices)
+
+    def hessian_vector_product(self, parameters, vector, indices):
+        both = parameters / self.units, vector / self.units
+        out = self.model.hessian_vector_product(*both, indices)
+        return out / self._by(out, indices)
+
+    def hessian_diagonal(self, parameters, indices):
+        out = self.model.hessian_diagonal(parameters / self.units, indices)
+        return out / self._by(out, indices) ** 2
+
+    def hessian(self, parameters, indices):
+        out = self.model.hessian(parameters / self.units, indices)
+        return out / np.outer(self.units, self.units)
+
+    def support(self, indices):
+        return self.model.support(indices)
+
+    def log_prior(self, parameters):
+        volume = np.log(self.units).sum()
+        return self.model.log_prior(parameters / self.units) - volume
+
+    def log_prior_gradient(self, parameters):
+        return self.model.log_prior_gradient(parameters / self.units) / self.units

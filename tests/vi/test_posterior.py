@@ -57,6 +57,19 @@ def test_moments_and_density(kind, rng):
     np.testing.assert_allclose(q.precision, np.linalg.inv(S), atol=1e-12)
 
 
+@EVERY
+def test_other_units(kind, rng):
+    q, units = gaussians()[kind], 10.0 ** np.linspace(-3.0, 3.0, D)
+    scaled, Z = q.scaled(units), rng.normal(size=(4, D))
+    assert type(scaled) is type(q)
+    np.testing.assert_allclose(scaled.scale, units * q.scale)
+    expected = q.covariance() * np.outer(units, units)
+    np.testing.assert_allclose(scaled.covariance(), expected)
+    density = q.logpdf(Z) - np.log(units).sum()
+    np.testing.assert_allclose(scaled.logpdf(units * Z), density)
+    assert q == gaussians()[kind]
+
+
 @POSTERIORS
 def test_linear_combinations(kind, rng):
     q = (gaussians() | priors())[kind]

@@ -96,7 +96,8 @@ class VariationalInference(
     prior_mean : float or array-like of shape (n_parameters,), default=0.0
         Mean of the Gaussian prior of a model without ``log_prior``.
     prior_scale : float, array-like of shape (n_parameters,), or None, default=None
-        Its standard deviation; None is 1.
+        Its standard deviation; None is 1. It is what a fit measures parameters by: they
+        may be in any units, as long as it says how large they may be.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal that is more, or less, along `rank`
         directions; a diagonal. "auto" is "fullrank" up to 1,000 parameters, "lowrank"
@@ -131,8 +132,9 @@ class VariationalInference(
         posterior by more than `tol`. It has no use for
         ``expectation``: all are over draws.
     step_size : float or "auto", default="auto"
-        Of minibatches. It is halved wherever an epoch lowers the bound; "auto" starts
-        where that happens seldom.
+        Of minibatches; that of "adam" is in standard deviations of the prior. It is
+        halved wherever an epoch lowers the bound; "auto" starts where that happens
+        seldom.
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes 64 minibatches of at least 5 and at most 500
         rows. One draw serves a minibatch.

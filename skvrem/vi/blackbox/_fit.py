@@ -6,6 +6,7 @@ from scipy.optimize import minimize
 from skvrem import solvers
 from skvrem.vi.blackbox._input import check_names
 from skvrem.vi.blackbox._model import (
+    LEAST_SHARE,
     convex,
     finite,
     least_precision,
@@ -234,9 +235,12 @@ def _mode(model, start):
     parameters, is led to a saddle and stays. From there it goes on.
     """
     lack = _lack(model.target, model.prior, start)
-    found = _lowest(lack, start)
-    if np.ptp(model.target.units) > 0.0 and model.target.knows_diagonal:
-        # Priors that differ in width may say little of how far a search has to go.
+    if (model.target.units == 1.0).all():
+        found = _lowest(lack, start)
+    else:
+        # Priors may be far wider than what rows say, and some more than others: steps
+        # of their size would lead to where no model is made for.
+        found = _lowest(lack, start, _widths(model, start))
         found = _lowest(lack, found.x, _widths(model, found.x))
     for _ in range(SADDLES):
         beside = _beside_saddle(model.target, model.prior, lack, found)
@@ -283,9 +287,19 @@ def _lowest(lack, start, scale=1.0):
 
 
 def _widths(model, z):
-    """Return the deviations (d,) of each parameter given the others at z, about."""
-    diagonal = finite(model.target, z[None], model.target.hessian_diagonal(z))
-    return 1.0 / np.sqrt(least_precision(model.prior.precision_diagonal, diagonal))
+    """Return the deviations (d,) of each parameter given the others at z, about.
+
+    Where that would take many products, one for all by the curvature along the slope.
+    """
+    target = model.target
+    if target.knows_diagonal:
+        curvature = target.hessian_diagonal(z)
+    else:
+        slope = target.gradient(z)
+        slope /= max(np.linalg.norm(slope), LEAST_SHARE)
+        curvature = np.full(z.size, slope @ target.hessian_times(z, slope))
+    curvature = np.where(np.isfinite(curvature), curvature, 0.0)
+    return 1.0 / np.sqrt(least_precision(model.prior.precision_diagonal, curvature))
 
 
 def _beside_saddle(target, prior, lack, found):
@@ -361,6 +375,6 @@ def _check_proper(target, mode):
                 where = (target.units * mode)[number]
                 raise ValueError(
                     f"The posterior is improper in the direction of {name}: "
-                    f"{np.linalg.norm(away):.3g} away from {where:.3g} the log density has not fallen. "
-                    "Give the model a proper log_prior."
+                    f"{np.linalg.norm(away):.3g} away from {where:.3g} the log density "
+                    "has not fallen. Give the model a proper log_prior."
                 )

@@ -15,7 +15,7 @@ COMPARED, WRONG = 1024, 1e-2
 # parameter is so much wider than what rows say of it; and the share of each that has to
 # say the same, as rounding, which takes over in the end, does not.
 SHORTER, AGAIN = (1e-2, 1e-4, 1e-6, 1e-8), 0.3
-# How far from the start they are compared again, in each parameter.
+# How far from the start they are compared again, in deviations of each one's prior.
 AWAY = 0.3
 # Numbers of the vectors by which rows are asked, one by one, for their support.
 ASKED = 4_000_000
@@ -259,8 +259,8 @@ def _check_support(target, z, v, some):
 def _compare(target, name, of, rows, found, expected, sure):
     """Raise where a derivative is not that of a function, with the row.
 
-    Where a fit is not sure to come, both may be infinite. Differences that are told
-    to be too long are shorter from then on.
+    Where a fit is not sure to come, both may be infinite, or an error. Differences that
+    are found to be too long are shorter from then on.
     """
 
     def near(a, b):
@@ -269,21 +269,33 @@ def _compare(target, name, of, rows, found, expected, sure):
         scale = max(np.abs(a).max(), np.abs(b).max())
         return np.abs(a - b).max() <= WRONG * scale + _slack(target)
 
-    def differ(some):
+    def agree(some):
         with np.errstate(all="warn" if sure else "ignore"):
             a = found(some)
+        with np.errstate(all="ignore"):
             if near(a, expected(some)):
-                return False
+                return True
             first = target.step
             for share in SHORTER:
                 target.step = AGAIN * share * first
                 shorter = near(a, expected(some))
                 target.step = share * first
                 if shorter and near(a, expected(some)):
-                    target.step = target.step if sure else first
-                    return False
+                    return True
         target.step = first
-        return True
+        return False
+
+    def differ(some):
+        first = target.step
+        try:
+            return not agree(some)
+        except (ArithmeticError, ValueError):
+            if sure:
+                raise
+            return False
+        finally:
+            if not sure:
+                target.step = first
 
     if differ(rows):
         where = "" if rows is None else f", as in row {find_bad(differ, rows)}"

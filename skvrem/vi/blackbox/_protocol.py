@@ -7,9 +7,10 @@ class UserModel(Protocol):
     """A model of rows with real parameters: what `VariationalInference` fits.
 
     Data belong to the model; rows are asked for by number. Parameters are one vector
-    without constraints: a scale is its logarithm, say. Four members are required, two
-    go together, and the others each save something. Only what is there is asked for:
-    nothing need be inherited.
+    without constraints: a scale is its logarithm, say. Units may be any that the
+    `prior_scale` of the estimator is in, too; with a `log_prior`, parameters should be
+    about as large as one. Four members are required, two go together, and the others
+    each save something. Only what is there is asked for: nothing need be inherited.
 
     Attributes
     ----------
