@@ -220,6 +220,20 @@ def test_so_they_do_under_a_vague_prior(vague):
             threshold(0, np.ones(2), vague, wrong=wrong).fit()
 
 
+@pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
+@pytest.mark.parametrize("vague", [1e4, 1e6])
+def test_curvature_under_a_vague_prior(posterior, vague):
+    """At zero differences of a logistic likelihood are right, whatever their length."""
+    X, y = logistic_problem(400)
+    derived, own = (
+        VI(c(X, y), prior_scale=vague, posterior=posterior, random_state=0).fit()
+        for c in (Logistic, RichLogistic)
+    )
+    np.testing.assert_allclose(derived.mean_, own.mean_, rtol=1e-3)
+    np.testing.assert_allclose(derived.std_, own.std_, rtol=1e-3)
+    assert derived.n_iter_ == own.n_iter_
+
+
 def test_a_model_need_not_be_defined_all_over_its_prior():
     line = Line()
 
