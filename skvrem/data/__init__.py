@@ -2,7 +2,7 @@
 
 from skvrem.data._arrays import drawn_rows, rows_of, rows_of_block
 from skvrem.data._batch import draw
-from skvrem.data._first_rows import begin_stream, forget_stream
+from skvrem.data._first_rows import begin_stream, fitted_to_some, forget_stream
 from skvrem.data._kept import (
     MOST_BYTES,
     KeptRows,
@@ -38,6 +38,7 @@ __all__ = [
     "container",
     "draw",
     "drawn_rows",
+    "fitted_to_some",
     "forget_stream",
     "is_dask",
     "joined",

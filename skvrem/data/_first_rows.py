@@ -87,7 +87,7 @@ class Begun(NamedTuple):
         if self.looks:
 
             def fitted(rows, weight):
-                return _fitted(estimator, as_source(rows, weight), rng)
+                return fitted_to_some(estimator, as_source(rows, weight), MOST, rng)
 
             other, sample = sample.begin_again(estimator, seen, fitted)
             if other is not estimator:
@@ -140,7 +140,7 @@ def begin_stream(estimator, data, n_parameters, seen, rng):
         n_fitted = before.n_fitted
     n_rows = data.n_weighted
     if n_rows >= min(GROWTH * n_fitted, enough):
-        estimator, n_fitted = _fitted(estimator, data, rng), n_rows
+        estimator, n_fitted = fitted_to_some(estimator, data, MOST, rng), n_rows
     if data.remote:
         return Begun(estimator, data)
     if n_rows >= enough:
@@ -164,12 +164,23 @@ def rows_of_a_start(n_parameters):
     return int(np.clip(ROWS_A_PARAMETER * n_parameters, FEWEST, MOST))
 
 
-def _fitted(estimator, data, rng):
-    """Return an estimator like another one, fitted to some of the rows."""
-    some = data.sample(MOST, rng)
+def fitted_to_some(estimator, data, n_rows, rng, **chosen):
+    """Return an estimator like another one, fitted to so many of the rows at most.
+
+    Parameters
+    ----------
+    estimator : estimator
+    data : source
+    n_rows : int
+    rng : numpy.random.Generator
+        Draws them.
+    **chosen
+        Values of these parameters in place of the estimator's.
+    """
+    some = data.sample(n_rows, rng)
     rows = some.rows[some.ids]
     weight = some.weight[some.ids] if some.weight.size else None
     how = estimator.get_params(deep=False) | {"verbose": 0, "warm_start": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows are only those of a beginning
-        return type(estimator)(**how).fit(rows, sample_weight=weight)
+        return type(estimator)(**how | chosen).fit(rows, sample_weight=weight)

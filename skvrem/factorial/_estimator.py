@@ -27,11 +27,13 @@ from skvrem.factorial._model_bound import Parameters
 from skvrem.factorial._moves import FactorMoves
 from skvrem.factorial._start import (
     LEAST_NOISE,
+    fit_of_sample,
     kinds_of_starts,
     learned_temperature,
     moments,
     n_more_starts,
     resume,
+    rows_of_a_sample,
     starting_parameters,
     starting_temperature,
 )
@@ -454,7 +456,8 @@ class FactorialMixture(
         kinds = kinds_of_starts(self, data, found, warm)
         left = iter(kinds)
         moving = not warm and n_more_starts(self, data, found) > 0
-        ends: list = []
+        # Steps that shrink would begin once more at their longest.
+        climbs, ends = solver != "stochastic", []
         seen = data.n_units + (self.n_samples_seen_ if warm else 0)
 
         def describe(point, objective):
@@ -465,21 +468,26 @@ class FactorialMixture(
 
         def start(rng):
             model, kind = make(), next(left)
-            if warm:
-                point, passes = resume(self, model, data, d, last), 0.0
+            sampled, passes = None, 0.0
+            if kind.directions == "sample":
+                size = rows_of_a_sample(self, data, found)
+                sampled, passes = fit_of_sample(self, data, size, rng)
+            if warm or sampled is not None:
+                point = resume(self if warm else sampled, model, data, d, last)
                 if last is None:
-                    point, passes = model.refill(point, data)
+                    point, more = model.refill(point, data)
+                    passes += more
             else:
                 begun = starting_parameters(self, found, data, rng, kind)
-                point, passes = model.start(begun, data), 0.0
+                point = model.start(begun, data)
             first = kind.temperature
             if first == "auto":
                 at = point.parameters
                 first = starting_temperature(model, at, data, variance, rng)
             temperature = self._temperature(first, total)
-            again = FactorMoves(make, data, self.tol, ends) if moving else None
+            again = FactorMoves(make, data, self.tol, ends, moving) if climbs else None
             start = model, point, describe, passes, temperature
-            return solvers.Start(*start, again=again)
+            return solvers.Start(*start, again=again, anew=False)
 
         random_state = check_random_state(self.random_state)
         with Progress(self, X, y, len(kinds)) as progress:

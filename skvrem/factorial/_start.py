@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
-from skvrem.data import column_moments
+from skvrem.data import column_moments, fitted_to_some
 from skvrem.factorial._model import FactorialPoint
 from skvrem.factorial._model_bound import Parameters, Statistics, calibration
 from skvrem.schedules import LearnedTemperature
+from skvrem.solvers import remembered
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._validation import among, check_given
 
@@ -42,6 +43,9 @@ FEWEST_ROWS = 5
 # least and three at most, with as many untempered starts more as pairs would follow, up
 # to twelve: optima differ by tenths of nats a row.
 WORTH, MOST_PAIRS, MOST_MORE = 4_000_000, 3, 12
+# Of larger X, numbers of rows times components that are fitted with more starts and
+# moves to begin from, and the fewest rows for each feature and component of these.
+SAMPLE_WORTH, FEWEST_SAMPLED = 500_000, 5
 # A variance with an inverse.
 LEAST_VARIANCE = 1e-290
 
@@ -69,8 +73,9 @@ class KindOfStart(NamedTuple):
     ----------
     temperature : float or "auto"
         The first.
-    directions : {"isotropic", "rows", "clusters"} or None
-        Where those of the components are from; None where the start is warm.
+    directions : {"isotropic", "rows", "clusters", "sample"} or None
+        Where those of the components are from; None where the start is warm. "sample"
+        begins where a fit of some of the rows has ended.
     intercept : bool
         Whether one component begins at the mean, active in all rows, and the others
         beside zero.
@@ -184,7 +189,9 @@ def kinds_of_starts(estimator, data, moments, warm):
         starts = twins((1.0, first))
     else:
         n_pairs = min(n_affordable(estimator, data, moments), MOST_PAIRS)
-        starts = n_pairs * twins((1.0, first), (highest, other))
+        sampled = rows_of_a_sample(estimator, data, moments) > 0
+        starts = [KindOfStart(1.0, "sample")] * sampled
+        starts += n_pairs * twins((1.0, first), (highest, other))
         starts += n_more_starts(estimator, data, moments) * twins((1.0, first))
     return starts + (twins((1.0, "clusters")) if wide else [])
 
@@ -209,13 +216,54 @@ def n_more_starts(estimator, data, moments):
 
     Where there are any, moves lead on from the best ends as well.
     """
-    chosen = (estimator.n_init, estimator.temperature, estimator.solver)
-    near = moments.distance < FARTHEST
-    if chosen != ("auto",) * 3 or estimator.tempering is None or not near:
+    if not _searches(estimator, moments):
         return 0
     begins = _begins(estimator, moments)
     spare = n_affordable(estimator, data, moments) - MOST_PAIRS
     return max(0, min(spare, MOST_MORE // len(begins)))
+
+
+def rows_of_a_sample(estimator, data, moments):
+    """Return how many rows "auto" fits by themselves to begin from; 0 for none.
+
+    As many as have more starts, and moves, where these are too many for any.
+    """
+    k, d = int(estimator.n_components), data.n_features
+    n_rows = SAMPLE_WORTH // (k * d)
+    enough = FEWEST_SAMPLED * max(k, d) <= n_rows < data.n_units
+    given = estimator.components_init is not None
+    if given or not enough or not _searches(estimator, moments):
+        return 0
+    small = n_affordable(estimator, data, moments) > MOST_PAIRS
+    return 0 if small else n_rows
+
+
+def _searches(estimator, moments):
+    """Whether "auto" may look farther than pairs of starts do."""
+    chosen = (estimator.n_init, estimator.temperature, estimator.solver)
+    near = moments.distance < FARTHEST
+    return chosen == ("auto",) * 3 and estimator.tempering is not None and near
+
+
+def fit_of_sample(estimator, data, n_rows, rng):
+    """Return an estimator that was fitted to some rows, and the passes that it made.
+
+    None where no fit can be: the rows may be all the same, or all weigh nothing.
+    """
+
+    def fit():
+        seed = int(rng.integers(2**31 - 1))
+        try:
+            return fitted_to_some(estimator, data, n_rows, rng, random_state=seed)
+        except ValueError:
+            return None
+
+    fitted = remembered("sample", fit, rng)
+    if fitted is None:
+        return None, 0.0
+    # Of the best start, trials of its moves included, and of all others.
+    epochs = fitted.history_["passes"][-1] - fitted.n_iter_ + fitted.init_epochs_.sum()
+    return fitted, float(epochs * n_rows / data.n_units)
 
 
 def starting_parameters(estimator, moments, data, rng, kind):

@@ -41,6 +41,8 @@ class Start(NamedTuple):
         returns a point to begin from once more, or None, the passes that it cost to
         find out, and whether the point has nothing to do with that end. The best of
         these ends is that of the start.
+    anew : bool
+        Such points there may be, of another origin.
     apart : bool
         It goes to its end whatever a race says, and has no part in that: as one that
         begins near an end, whom others could overtake but late.
@@ -56,6 +58,7 @@ class Start(NamedTuple):
     temperature: Any = Constant(1.0)
     degenerate: Any = None
     again: Any = None
+    anew: bool = True
     apart: bool = False
     beside: bool = False
 
@@ -195,7 +198,8 @@ class _Entrant:
         begin = start(rng)
         self.attributes, self.degenerate = begin.attributes, begin.degenerate
         self.again, self.apart, self.beside = begin.again, begin.apart, begin.beside
-        self.n_begun, most = 1, self.most * (1 if self.again is None else ANEW)
+        anew = self.again is not None and begin.anew
+        self.n_begun, most = 1, self.most * (ANEW if anew else 1)
         self.report = progress.start(number, self.describe, stop, most)
         self.open = partial(
             Run,
