@@ -22,6 +22,7 @@ from skvrem.data import (
     streamed,
 )
 from skvrem.exceptions import CollapsedComponentWarning
+from skvrem.factorial._codes import FreshCodes
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters
 from skvrem.factorial._moves import FactorMoves
@@ -457,7 +458,9 @@ class FactorialMixture(
         left = iter(kinds)
         moving = not warm and n_more_starts(self, data, found) > 0
         # Steps that shrink would begin once more at their longest.
-        climbs, ends = solver != "stochastic", []
+        climbs = solver != "stochastic"
+        ends: list = []
+        stale: list = []
         seen = data.n_units + (self.n_samples_seen_ if warm else 0)
 
         def describe(point, objective):
@@ -485,7 +488,10 @@ class FactorialMixture(
                 at = point.parameters
                 first = starting_temperature(model, at, data, variance, rng)
             temperature = self._temperature(first, total)
-            again = FactorMoves(make, data, self.tol, ends, moving) if climbs else None
+            known = make, data, self.tol
+            again = FactorMoves(*known, ends) if moving else None
+            if climbs:
+                again = FreshCodes(*known, stale, again)
             start = model, point, describe, passes, temperature
             return solvers.Start(*start, again=again, anew=False)
 

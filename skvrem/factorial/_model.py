@@ -213,11 +213,11 @@ class FactorialModel(Averaging):
             return np.empty(0)
         return 1.0 / np.geomspace(highest, 1.0, COOLING_STEPS, endpoint=False)
 
-    def bounds(self, parameters, x, cooling=()):
+    def bounds(self, parameters, x, cooling=(), kept=None):
         """Return the bound of log p(x) of each row at T=1, and ν (K, n).
 
-        Found from π on and, where there are temperatures, through those as well: what
-        is better, row by row.
+        Found from π on and, where there are temperatures, through those as well, and
+        from codes that are `kept`, if any: what is best, row by row.
         """
         tables = self.tables(parameters, 1.0)
         nu, entropy, scores = self.infer(tables, x)
@@ -228,23 +228,30 @@ class FactorialModel(Averaging):
             + parameters.means.shape[1] * (LOG_2PI + np.log(parameters.noise))
         )
         value = entropy + self._share(parameters, tables, scores, nu)
-        if len(cooling):
-            found, entropy = self._cool(tables, scores, cooling)
+        others = [self._cool(tables, scores, cooling)] if len(cooling) else []
+        if kept is not None:
+            others.append(self.settle(tables, scores, codes=kept))
+        for found, entropy in others:
             other = entropy + self._share(parameters, tables, scores, found)
             better = other > value
             value = np.where(better, other, value)
             nu = np.where(better, found, nu)
         return value + constant, nu
 
-    def evaluate(self, parameters, X, codes=True):
-        """Return the codes of rows, none without `codes`, and their bounds at T=1."""
+    def evaluate(self, parameters, X, codes=True, kept=None):
+        """Return the codes of rows, none without `codes`, and their bounds at T=1.
+
+        With codes that are `kept`, these are where they are better.
+        """
         X, cooling = read_only(X), self.cooling(parameters)
         n, k = len(X), len(parameters.activation)
         nu = np.empty((n if codes else 0, k), X.dtype)
         bounds = np.empty(n, X.dtype)
 
         def fill(start, stop):
-            bounds[start:stop], part = self.bounds(parameters, X[start:stop], cooling)
+            known = None if kept is None else kept[start:stop]
+            given = parameters, X[start:stop], cooling, known
+            bounds[start:stop], part = self.bounds(*given)
             if codes:
                 nu[start:stop] = part.T
 
@@ -419,13 +426,14 @@ class FactorialModel(Averaging):
             return self.codes(activation, 0)
         return data.beside(partial(self.codes, activation), self.codes_again)
 
-    def codes_again(self, point, rows):
+    def codes_again(self, point, rows, kept=None):
         """Return codes of rows that have lost theirs, as the components stand now.
 
         Found through temperatures, as the fit may have found them: from π alone, many
         would end elsewhere, and the components follow.
         """
-        nu, _ = self.evaluate(point.parameters, np.asarray(rows, self.dtype))
+        rows = np.asarray(rows, self.dtype)
+        nu, _ = self.evaluate(point.parameters, rows, kept=kept)
         return to_fractions(nu)
 
     @staticmethod
@@ -447,9 +455,12 @@ class FactorialModel(Averaging):
         """Return the point with room for them."""
         return point._replace(after=point.codes.copy())
 
-    def refill(self, point, data):
-        """Return the point with codes that its parameters lead to, and passes made."""
-        codes = data.beside_again(self.codes_again, point)
+    def refill(self, point, data, kept=None):
+        """Return the point with codes that its parameters lead to, and passes made.
+
+        Codes that are `kept` stay where they are better.
+        """
+        codes = data.beside_again(partial(self.codes_again, kept=kept), point)
         return point._replace(codes=codes, after=codes.copy()), 1.0
 
     def for_batches(self, point, visit=None):

@@ -12,8 +12,6 @@ k-means with a centre that stays at zero, from residuals of random rows on. Move
 least squares are lowest come first.
 """
 
-from typing import Any
-
 import numpy as np
 
 from skvrem.factorial._model import from_fractions, to_fractions
@@ -30,41 +28,30 @@ FACTORS, STEPS = 6, 8
 SAME = 0.02
 # Trials of moves from a point, the most epochs of one, and moves from one end on.
 TRIALS, EPOCHS, MOVES = 8, 25, 12
-# Times that codes are found anew, from one end on.
-AGAIN = 3
-# Epochs that must be left for a fit to go on where these have led.
+# Epochs that must be left for a fit to go on where moves have led.
 LEFT = 50
 
 
 class FactorMoves:
-    """Where codes that are found anew, and moves, lead from the end of a start.
-
-    If it is one of the best. A visit begins where the last one has left the code of a
-    row, so that codes can stay in optima of components as these were once: they are
-    found anew where no start has ended higher, before moves, which look at them, and
-    after.
+    """Where moves lead from the end of a start, if it is one of the best.
 
     Parameters
     ----------
     make : callable
         Returns a FactorialModel.
-    data : source
-    tol : float
-        What codes that are found anew must gain a row. A move must gain more where a
-        component gains more by fitting noise: half a nat for each number in it.
+    data : ArraySource
+    least : float
+        What a move must gain a row, where that is more than a component gains by
+        fitting noise: half a nat for each number in it.
     ends : list of float
         Where starts have ended before, to which this one adds its own.
-    moving : bool
-        Whether there are moves.
     """
 
-    def __init__(self, make, data, tol, ends, moving):
+    def __init__(self, make, data, least, ends):
         self.make, self.data, self.ends = make, data, ends
-        self.tol, self.moving, self.n_again = tol, moving, 0
         noise = 0.5 * (data.n_features + 1) / data.total_weight
-        self.least = max(tol, noise)
-        self.among: Any = None
-        self.known = -np.inf  # of codes that were found anew
+        self.least = max(least, noise)
+        self.moved = False
 
     def __call__(self, end, left):
         """Return a point to begin from once more, or None, what it cost, and False.
@@ -75,37 +62,15 @@ class FactorMoves:
         left : int
             Epochs that there may be.
         """
-        if not end.converged or left < LEFT:
+        if self.moved or not end.converged or left < LEFT:
             return None, 0.0, False
-        if self.among is None:
-            gaps = np.array(self.ends) - end.objective
-            self.ends.append(end.objective)
-            self.among = (gaps > TIED).sum() < ENDS and not (np.abs(gaps) <= TIED).any()
-        if not self.among:
+        self.moved = True
+        gaps = np.array(self.ends) - end.objective
+        self.ends.append(end.objective)
+        if (gaps > TIED).sum() >= ENDS or (np.abs(gaps) <= TIED).any():
             return None, 0.0, False
-        passes = 0.0
-        stale = end.objective > self.known + self.tol and self.n_again < AGAIN
-        if stale and end.objective >= max(self.ends):
-            self.n_again, self.known = self.n_again + 1, end.objective
-            point, passes = self._recode(end)
-            if point is not None:
-                return point, passes, False
-        if not self.moving:
-            return None, passes, False
-        self.moving = False
-        point, more = self._climb(end.point)
-        return point, passes + more, False
-
-    def _recode(self, end):
-        """Return where codes found anew lead, None if not higher, and the passes made.
-
-        They are not those of a visit: some rows may have lost by them.
-        """
-        model = self.make()
-        point, passes = model.refill(end.point, self.data)
-        begun = self._run(model, point).advance(0)
-        higher = begun.anchor.objective > end.objective + self.tol
-        return begun.anchor.point if higher else None, passes + begun.passes
+        point, passes = self._climb(end.point)
+        return point, passes, False
 
     def _climb(self, point):
         """Return where moves lead, None if nowhere higher, and the passes made."""

@@ -44,8 +44,9 @@ FEWEST_ROWS = 5
 # to twelve: optima differ by tenths of nats a row.
 WORTH, MOST_PAIRS, MOST_MORE = 4_000_000, 3, 12
 # Of larger X, numbers of rows times components that are fitted with more starts and
-# moves to begin from, and the fewest rows for each feature and component of these.
-SAMPLE_WORTH, FEWEST_SAMPLED = 500_000, 5
+# moves to begin from, the fewest rows for each feature or component of these, and the
+# most of all.
+SAMPLE_WORTH, FEWEST_SAMPLED, MOST_SAMPLED = 500_000, 5, 2000
 # A variance with an inverse.
 LEAST_VARIANCE = 1e-290
 
@@ -189,10 +190,10 @@ def kinds_of_starts(estimator, data, moments, warm):
         starts = twins((1.0, first))
     else:
         n_pairs = min(n_affordable(estimator, data, moments), MOST_PAIRS)
-        sampled = rows_of_a_sample(estimator, data, moments) > 0
-        starts = [KindOfStart(1.0, "sample")] * sampled
-        starts += n_pairs * twins((1.0, first), (highest, other))
+        starts = n_pairs * twins((1.0, first), (highest, other))
         starts += n_more_starts(estimator, data, moments) * twins((1.0, first))
+        if rows_of_a_sample(estimator, data, moments):
+            starts.append(KindOfStart(1.0, "sample"))
     return starts + (twins((1.0, "clusters")) if wide else [])
 
 
@@ -229,7 +230,7 @@ def rows_of_a_sample(estimator, data, moments):
     As many as have more starts, and moves, where these are too many for any.
     """
     k, d = int(estimator.n_components), data.n_features
-    n_rows = SAMPLE_WORTH // (k * d)
+    n_rows = min(SAMPLE_WORTH // (k * d), MOST_SAMPLED)
     enough = FEWEST_SAMPLED * max(k, d) <= n_rows < data.n_units
     given = estimator.components_init is not None
     if given or not enough or not _searches(estimator, moments):
