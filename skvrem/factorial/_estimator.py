@@ -155,7 +155,9 @@ class FactorialMixture(
         million numbers times components; else one. Below 1 million, where `solver` is
         "auto" too, up to twelve untempered ones follow, and moves lead on from ends
         that are among the best three when they are reached: optima differ by more there
-        than they cost in seconds (see Notes). With more features than rows, where
+        than they cost in seconds (see Notes). Of larger X one start follows that
+        begins where such a fit of at most 2,000 of the rows has ended, unless these
+        would be fewer than five for each feature or component. With more features than rows, where
         neither `temperature` nor `components_init` is given, two only, and one more
         that begins near clusters of rows, not tempered. An integer makes starts of each
         kind in turn, of the tempered ones first. Where the squared mean is more than
@@ -241,6 +243,11 @@ class FactorialMixture(
     With "global" the distribution over temperatures starts at the highest one and
     moves towards its optimum by a constant step; what remains of the temperature after
     `annealing_iter` epochs goes in half as many more.
+
+    Codes can stay in optima of components as these were once. Where a start has
+    converged among the best three, codes are found anew as `transform` finds them, kept
+    where they are better, and the fit goes on while that gains `tol`, at most three
+    times; not with "stochastic", whose steps would begin again.
 
     A move takes one component away and puts a binary factor of what the others leave in
     its place, where k-means with a centre that stays at zero finds it. It is taken if

@@ -149,7 +149,7 @@ def test_no_start_ends_lower_with_moves_and_the_best_higher(monkeypatch):
     moved = fit.fit(X).init_scores_
     assert fit.converged_
     assert fit.objective_ == moved.max()
-    monkeypatch.setattr(_estimator, "FactorMoves", lambda *_: None)
+    monkeypatch.setattr(_estimator, "FreshCodes", lambda *_: None)
     plain = fit.fit(X).init_scores_
     assert (moved >= plain - 1e-9).all()
     assert moved.max() > plain.max() + 0.01
@@ -219,6 +219,7 @@ def test_starts_without_tempering_follow_where_data_are_small():
         return kinds_of_starts(FactorialMixture(10), data, moments(data), warm=False)
 
     small, middle, large = kinds(200), kinds(9_000), kinds(15_000)
-    assert [len(some) for some in (small, middle, large)] == [18, 7, 4]
+    assert [len(some) for some in (small, middle, large)] == [18, 7, 5]
+    assert large[-1].directions == "sample"
     assert small[:6] == middle[:6]
     assert all(kind.temperature == 1.0 for kind in small[6:])
