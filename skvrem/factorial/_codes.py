@@ -33,12 +33,17 @@ class FreshCodes:
         Where starts have ended before, to which this one adds its own.
     moves : FactorMoves, default=None
         What else leads on, and back to here.
+
+    Attributes
+    ----------
+    moved : bool
+        Whether the last point was that of a move.
     """
 
     def __init__(self, make, data, least, ends, moves=None):
         self.make, self.data, self.least = make, data, least
         self.ends, self.moves = ends, moves
-        self.left, self.known = AGAIN, -np.inf
+        self.left, self.known, self.moved = AGAIN, -np.inf, False
 
     def __call__(self, end, left):
         """Return a point to begin from once more, or None, what it cost, and False.
@@ -52,7 +57,8 @@ class FreshCodes:
         point, passes, more = None, 0.0, 0.0
         if end.converged and left >= LEFT and self._stale(end.objective):
             point, passes = self._find(end)
-        if point is None and self.moves is not None:
+        self.moved = point is None
+        if self.moved and self.moves is not None:
             point, more, _ = self.moves(end, left)
         return point, passes + more, False
 

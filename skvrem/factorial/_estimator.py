@@ -151,19 +151,19 @@ class FactorialMixture(
     n_init : int or "auto", default="auto"
         Starts, of which the best is kept; see ``init_scores_``. "auto" is two where
         `temperature` is "auto", the first of them not tempered, so that no fit ends
-        below that of ``tempering=None``; four or six where X has up to 2 or 1.3
-        million numbers times components; else one. Below 1 million, where `solver` is
-        "auto" too, up to twelve untempered ones follow, and moves lead on from ends
-        that are among the best three when they are reached: optima differ by more there
-        than they cost in seconds (see Notes). Of larger X one start follows that
-        begins where such a fit of at most 2,000 of the rows has ended, unless these
-        would be fewer than five for each feature or component. With more features than rows, where
-        neither `temperature` nor `components_init` is given, two only, and one more
-        that begins near clusters of rows, not tempered. An integer makes starts of each
-        kind in turn, of the tempered ones first. Where the squared mean is more than
-        half of the variance and no `components_init` is given, each of these has a twin
-        in which one component begins as the mean, active in all rows; sizes count twice
-        then, and six follow, or none beyond a thousand times the variance.
+        below that of ``tempering=None``; four or six where X has up to 2 or 1.3 million
+        numbers times components; else one. Below 1 million, where `solver` is "auto"
+        too, up to twelve untempered ones follow, and moves lead on from ends that are
+        among the best three when they are reached: optima differ by more there than
+        they cost in seconds (see Notes). Of larger X one start follows that begins
+        where such a fit of at most 2,000 of the rows has ended, unless these would be
+        fewer than five for each feature or component. With more features than rows,
+        where neither `temperature` nor `components_init` is given, two only, and one
+        more that begins near clusters of rows, not tempered. An integer makes starts of
+        each kind in turn, of the tempered ones first. Where the squared mean is more
+        than half of the variance and no `components_init` is given, each of these has a
+        twin in which one component begins as the mean, active in all rows; sizes count
+        twice then, and six follow, or none beyond a thousand times the variance.
     components_init : array-like of shape (n_components, n_features), default=None
         Components to start from, in place of random ones. These are near each other,
         apart in random directions; with more features than rows, which random
@@ -247,7 +247,7 @@ class FactorialMixture(
     Codes can stay in optima of components as these were once. Where a start has
     converged among the best three, codes are found anew as `transform` finds them, kept
     where they are better, and the fit goes on while that gains `tol`, at most three
-    times; not with "stochastic", whose steps would begin again.
+    times; by "batch" only, as steps of other solvers would begin again.
 
     A move takes one component away and puts a binary factor of what the others leave in
     its place, where k-means with a centre that stays at zero finds it. It is taken if
@@ -464,8 +464,8 @@ class FactorialMixture(
         kinds = kinds_of_starts(self, data, found, warm)
         left = iter(kinds)
         moving = not warm and n_more_starts(self, data, found) > 0
-        # Steps that shrink would begin once more at their longest.
-        climbs = solver != "stochastic"
+        # Other solvers would begin once more, with steps that can lead away.
+        climbs = solver == "batch"
         ends: list = []
         stale: list = []
         seen = data.n_units + (self.n_samples_seen_ if warm else 0)

@@ -40,7 +40,8 @@ class Start(NamedTuple):
         Called with the Result of where the start has led and the epochs that are left;
         returns a point to begin from once more, or None, the passes that it cost to
         find out, and whether the point has nothing to do with that end. The best of
-        these ends is that of the start.
+        these ends is that of the start. Where it has a false attribute `moved`, the
+        point has the parameters of that end, and no row of the history.
     anew : bool
         Such points there may be, of another origin.
     apart : bool
@@ -293,7 +294,8 @@ class _Entrant:
             left -= end.n_iter
             # What is degenerate has no part in the rest.
             if not (anew or self.loss(led)[0]):
-                end = joined([led, end], moved=True)
+                moved = getattr(self.again, "moved", True)
+                end = joined([led, end], moved=moved)
             best = min(best, end, key=lambda result: by_loss(self.loss(result)))
         return best
 

@@ -122,14 +122,15 @@ def test_codes_are_found_anew_at_the_best_ends_while_the_bound_rises():
     assert FreshCodes(make, data, least, [])(end, 300)[0] is None
 
 
-def test_steps_that_shrink_do_not_begin_again(monkeypatch):
+@pytest.mark.parametrize("solver", ["stochastic", "svrg", "saga", "incremental"])
+def test_other_solvers_do_not_begin_again(solver, monkeypatch):
     found = []
     monkeypatch.setattr(_estimator, "FreshCodes", lambda *_: found.append(1))
     X = overlapping(n=300)
     how = {"random_state": 0, "n_init": 1}
-    FactorialMixture(3, solver="stochastic", **how).fit(X)
+    FactorialMixture(3, solver=solver, **how).fit(X)
     assert not found
-    FactorialMixture(3, solver="svrg", **how).fit(X)
+    FactorialMixture(3, solver="batch", **how).fit(X)
     assert found
 
 
