@@ -23,6 +23,7 @@ from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
+from scipy import sparse
 from sklearn.decomposition import LatentDirichletAllocation
 from threadpoolctl import threadpool_limits
 
@@ -224,6 +225,55 @@ def short(run, key, length):
     values["one topic"] = best(frequencies)
     value = values.pop("ours")
     yield Row(f"{whole.name}, {length} tokens", value, "nats", values)
+
+
+#: Topics that there are (three: one a document), words, tokens, and topics fitted.
+SPARE = {
+    "one-a-document": (3, 105, 300, 30),
+    "mixed": (5, 105, 300, 20),
+    "short": (5, 2000, 60, 20),
+}
+
+
+@group(SPARE)
+def spare(run, n_topics, n_words, length, many):
+    """Held-out completion by own shares, more topics than there are, simulated."""
+    kinds = {
+        "ours": partial(TemperedLDA, many),
+        "mean field": partial(TemperedLDA, many, e_step="mean_field"),
+        'n_components="auto"': partial(TemperedLDA, "auto"),
+        "as many as there are": partial(TemperedLDA, n_topics),
+        "VRPLSA": partial(VRPLSA, many),
+        "scikit-learn": partial(LatentDirichletAllocation, many, max_iter=50),
+    }
+    found, numbers = {}, []
+    for seed in range(run.size(3, 1)):
+        rng = np.random.default_rng(seed)
+        topics = rng.dirichlet(np.full(n_words, 0.3), n_topics)
+        theta = rng.dirichlet(np.full(n_topics, 1.0 / n_topics), run.size(1300, 400))
+        if n_topics == 3:
+            theta = np.eye(n_topics)[rng.integers(n_topics, size=len(theta))]
+        X = sparse.csr_matrix(rng.multinomial(length, theta @ topics).astype(float))
+        train, (observed, scored) = X[300:], evaluation.halve(X[:300])
+        for name, make in kinds.items():
+            model = make(random_state=seed).fit(train)
+            shares = model.transform(observed)
+            shares /= shares.sum(axis=1, keepdims=True)
+            value = evaluation.map_objective(
+                scored, shares, model.components_, 0.0, 0.0
+            )
+            found.setdefault(name, []).append(value)
+            if model.n_components == "auto":
+                numbers.append(len(model.components_))
+    means = {name: float(np.mean(values)) for name, values in found.items()}
+    yield Row(
+        f"{n_topics} topics, {n_words} words, {length} tokens a document, K={many}",
+        means.pop("ours"),
+        "nats",
+        means,
+        note=f'"auto" finds {", ".join(map(str, numbers))}',
+        numbers=found,
+    )
 
 
 @group(list(corpora.CORPORA))

@@ -89,8 +89,10 @@ class TemperedLDA(TopicModel):
     e_step : {"auto", "collapsed", "mean_field"}, default="auto"
         How a token's topic is judged. "collapsed" integrates the shares and the topics
         out, and goes by the counts of all other tokens (CVB0 [3]_): better topics in
-        less time. "mean_field" is the twin's, with posteriors of shares and topics;
-        tempering is of it alone. "auto" is "collapsed" unless `learning_method`,
+        less time, but for many more than there are in long documents of few words,
+        where it fits noise: ``n_components="auto"`` finds their number then.
+        "mean_field" is the twin's, with posteriors of shares and topics; tempering is
+        of it alone. "auto" is "collapsed" unless `learning_method`,
         `temperature`, or a `tempering` but "auto" and None is given.
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How the mean of the topics' statistics is estimated. "batch" is variational
