@@ -245,7 +245,7 @@ def test_another_prior_is_exact(rng):
         return FullRank(mean, np.linalg.cholesky(covariance))
 
     priors = [MeanField(rng.normal(size=4), rng.uniform(0.01, 9.0, 4)) for _ in "12"]
-    found = _memory.exchanged(posterior(priors[0]), *priors)
+    found = _memory._exchanged(posterior(priors[0]), *priors)
     np.testing.assert_allclose(found.mean, posterior(priors[1]).mean, 1e-8)
     np.testing.assert_allclose(found.factor, posterior(priors[1]).factor, 1e-8, 1e-12)
 

@@ -30,11 +30,10 @@ from skvrem.vi.gaussian._guards import (
     whole_fit,
 )
 from skvrem.vi.gaussian._minibatch import TakesSteps, check_steps, steps_of
-from skvrem.vi.gaussian._model import Full, GaussianModel, as_vector
+from skvrem.vi.gaussian._model import Full, GaussianModel
 from skvrem.vi.gaussian._model_families import GaussianNoise
 from skvrem.vi.gaussian._model_posterior import (
     CentredMeanField,
-    FullRank,
     LowRank,
     MeanField,
 )
@@ -51,7 +50,6 @@ from skvrem.vi.glm._posterior import PosteriorAnswers
 from skvrem.vi.glm._span import Span, in_coordinates
 from skvrem.vi.glm.groups._estimator import OF_GROUPS, ByGroup
 from skvrem.vi.glm.streams._estimator import StreamsWithMemory
-from skvrem.vi.glm.streams._memory import exchanged
 from skvrem.vi.glm.streams._width import Width, width_of_prior
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
@@ -320,12 +318,8 @@ class GaussianPosterior(
             model = model_of(data, *given, *kind)
         if plan.posterior == "meanfield" and isinstance(prior, CentredMeanField):
             # As of the posterior there are no correlations: it is as wide at zero.
-            centred, prior = prior, MeanField(prior.mean, prior.scale)
+            prior = MeanField(prior.mean, prior.scale)
             self._prior, model = prior.of_first(k), model.changed(prior=prior)
-            if near is not None:
-                root = np.linalg.cholesky(near.parameters.covariance)
-                q = exchanged(FullRank(as_vector(mean), root), centred, prior)
-                mean = model.columns(q.mean)
         posterior_of = model.posterior
         if last is not None and last.n_dim != prior.n_dim:
             last = None

@@ -97,7 +97,7 @@ class Memory(NamedTuple):
         wider = np.abs(np.log(prior.scale / self.prior.scale)).max()
         if wider < np.log(CHANGED) or not isinstance(posterior, FullRank):
             return self, posterior
-        return self._replace(prior=prior), exchanged(posterior, self.prior, prior)
+        return self._replace(prior=prior), _exchanged(posterior, self.prior, prior)
 
     def prior_and_rows(self, posterior, family, intercept, data, targets):
         """Return the prior of a batch, a source of what is to be seen, and targets.
@@ -169,7 +169,7 @@ def _less(posterior, curvature, slope, least):
     return FullRank(posterior.mean - covariance @ slope, factor)
 
 
-def exchanged(posterior, before, now):
+def _exchanged(posterior, before, now):
     """Return a posterior of the same rows with another prior."""
     old, new = (one.precision_times(one.mean - posterior.mean) for one in (before, now))
     change = before.precision - now.precision
