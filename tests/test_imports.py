@@ -108,11 +108,11 @@ OPTIONAL_PLACES = {"estimator", "inspection", "utils"}
 SHARED_ROOMS = {
     "hmm": (
         "clusters",
+        "emissions/patterns",
         "emissions",
         "emissions/continuous",
         "emissions/discrete",
         "emissions/densities",
-        "emissions/gaussian",
         "forward_backward",
         "transitions",
         "em_vrso",

@@ -35,12 +35,12 @@ from skvrem.hmm._start import (
 )
 from skvrem.hmm.clusters._atoms import find_atoms
 from skvrem.hmm.emissions._base import Emission
+from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.hmm.emissions.continuous._angles import VonMises
 from skvrem.hmm.emissions.continuous._positive import Gamma
 from skvrem.hmm.emissions.discrete._categories import Categorical
 from skvrem.hmm.emissions.discrete._counts import Poisson
 from skvrem.hmm.emissions.discrete._trials import Bernoulli
-from skvrem.hmm.emissions.gaussian._gaussian import Gaussian
 from skvrem.hmm.transitions._homogeneous import (
     Homogeneous,
     Transitions,

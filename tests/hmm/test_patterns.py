@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 
 from skvrem import VRHMM
 from skvrem.hmm import Bernoulli, Gaussian, MixtureGaussian, Product
-from skvrem.hmm.emissions.gaussian import _model_patterns
+from skvrem.hmm.emissions.patterns import _model_patterns
 
 
 def holes(n, d, share, seed=0):

@@ -1,6 +1,8 @@
 """What states emit."""
 
 from skvrem.hmm.emissions._base import Emission
+from skvrem.hmm.emissions._gaussian import Gaussian
+from skvrem.hmm.emissions._mixture import MixtureGaussian
 from skvrem.hmm.emissions._product import Product
 from skvrem.hmm.emissions.continuous import (
     Exponential,
@@ -24,7 +26,6 @@ from skvrem.hmm.emissions.discrete import (
     Poisson,
     ZeroInflatedPoisson,
 )
-from skvrem.hmm.emissions.gaussian import Gaussian, MixtureGaussian
 
 __all__ = [
     "Bernoulli",

@@ -8,8 +8,8 @@ from scipy.special import ndtr
 
 from skvrem.hmm.emissions._coordinates import EDGE, LOG_2PI, SCALES, RowPieces, numbered
 from skvrem.hmm.emissions._facts import extremes, minus_row, moments, n_rows
-from skvrem.hmm.emissions.gaussian import _model_patterns
-from skvrem.hmm.emissions.gaussian._m_step import GaussianMStep
+from skvrem.hmm.emissions._m_step import GaussianMStep
+from skvrem.hmm.emissions.patterns import _model_patterns
 from skvrem.utils._columns import Given
 from skvrem.utils._reports import NARROW, ROUNDING
 from skvrem.utils._validation import among, check_options, check_real

@@ -23,7 +23,7 @@ from itertools import chain
 
 import numpy as np
 
-from skvrem.hmm.emissions.gaussian import _kernels_patterns as kernels
+from skvrem.hmm.emissions.patterns import _kernels_patterns as kernels
 
 # Times the features of complete rows that those of the patterns may be: with more it
 # is faster to look at every row by itself.

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from skvrem.hmm.emissions._base import Emission, ratio
-from skvrem.hmm.emissions.gaussian import _model_patterns
+from skvrem.hmm.emissions.patterns import _model_patterns
 from skvrem.utils._validation import check_real
 
 

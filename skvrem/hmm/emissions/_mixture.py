@@ -11,8 +11,8 @@ from skvrem.hmm.emissions._coordinates import (
     bounded_log,
     draw_codes,
 )
+from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.hmm.emissions._given import check_shares, given, given_shares
-from skvrem.hmm.emissions.gaussian._gaussian import Gaussian
 from skvrem.utils._algebra import pieces
 from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_integer
