@@ -7,14 +7,11 @@ poor for the components as they stand now, and the components those that suit th
 
 import numpy as np
 
+from skvrem.factorial._moves import LEFT, among_best
 from skvrem.solvers import Batch, Run
 
-# Ends whose codes are found anew: those below fewer others than that.
-ENDS = 3
-# Ends that differ by less, in nats a row, are one optimum.
-TIED = 1e-4
-# How often, from one end on, and the epochs that must be left to go on from there.
-AGAIN, LEFT = 3, 50
+# How often, from one end on.
+AGAIN = 3
 
 
 class FreshCodes:
@@ -65,9 +62,7 @@ class FreshCodes:
     def _stale(self, objective):
         """Whether codes are to be found anew, as of an end of that objective."""
         if self.left == AGAIN:
-            gaps = np.array(self.ends) - objective
-            self.ends.append(objective)
-            if (gaps > TIED).sum() >= ENDS or (np.abs(gaps) <= TIED).any():
+            if not among_best(self.ends, objective):
                 self.left = 0
         if not self.left or objective <= self.known + self.least:
             return False

@@ -65,9 +65,7 @@ class FactorMoves:
         if self.moved or not end.converged or left < LEFT:
             return None, 0.0, False
         self.moved = True
-        gaps = np.array(self.ends) - end.objective
-        self.ends.append(end.objective)
-        if (gaps > TIED).sum() >= ENDS or (np.abs(gaps) <= TIED).any():
+        if not among_best(self.ends, end.objective):
             return None, 0.0, False
         point, passes = self._climb(end.point)
         return point, passes, False
@@ -95,6 +93,13 @@ class FactorMoves:
     def _run(self, model, point):
         rng = np.random.default_rng(0)
         return Run(model, Batch(), self.data, point, tol=0.0, rng=rng)
+
+
+def among_best(ends, objective):
+    """Whether an end is one of the best that there were, and a new one; note it."""
+    gaps = np.array(ends) - objective
+    ends.append(objective)
+    return (gaps > TIED).sum() < ENDS and not (np.abs(gaps) <= TIED).any()
 
 
 def proposals(model, point, data, rng):

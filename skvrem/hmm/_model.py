@@ -462,25 +462,46 @@ class HMMModel(Averaging):
 
     def _information(self, parameters, mean):
         """Minus the Hessian of Q where sums are what the model expects of them."""
-        slope = self._expected_slope(parameters, mean)
-        negative = -differences(slope, self.free(parameters))
+        expected = self._expected(parameters, mean)
+        negative = -differences(
+            lambda vector: self.slope(self.bind(vector, parameters), expected),
+            self.free(parameters),
+        )
         return definite(0.5 * (negative + negative.T))
 
     def curvature(self, parameters, mean):
-        """Return the diagonal of the information of the complete data."""
-        slope = self._expected_slope(parameters, mean)
-        found = slopes_along(slope, self.free(parameters))
-        return np.array([-column[i] for i, column in enumerate(found)])
+        """Return the diagonal of the information of the complete data.
 
-    def _expected_slope(self, parameters, mean):
-        """The gradient of Q, by coordinates, with the sums that the model expects."""
+        No part has anything to do with the coordinates of another.
+        """
         startprob, transmat, emission = parameters
-        expected = mean._replace(
+        expected = self._expected(parameters, mean)
+        start, pairs, features = (part * self.total for part in expected[:3])
+        first = start if self.initial.stationary else None
+        slopes = (
+            lambda v: self.initial.slope(
+                self.initial.bind(v, startprob, transmat), start
+            ),
+            lambda v: self.transitions.slope(
+                self.transitions.bind(v, transmat), pairs, first
+            ),
+            lambda v: self.emission.slope(self.emission.bind(v, emission), features),
+        )
+        found = [
+            -column[i]
+            for part, own, slope in zip(self.parts, parameters, slopes, strict=True)
+            for i, column in enumerate(slopes_along(slope, part.free(own)))
+        ]
+        return np.array(found) / self.total
+
+    def _expected(self, parameters, mean):
+        """Return mean statistics with the sums that the model expects of such rows."""
+        startprob, transmat, emission = parameters
+        return mean._replace(
             start=startprob * mean.start.sum(),
             pairs=self.transitions.model_sums(transmat, mean.pairs),
             features=self.emission.model_sums(emission, mean.features),
         )
-        return lambda vector: self.slope(self.bind(vector, parameters), expected)
 
 
 def _thinned(picked, members, most):

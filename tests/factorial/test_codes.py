@@ -5,7 +5,7 @@ import pytest
 
 from skvrem import FactorialMixture
 from skvrem.data import as_source
-from skvrem.factorial import _codes, _estimator, _start
+from skvrem.factorial import _estimator, _moves, _start
 from skvrem.factorial._codes import FreshCodes
 from skvrem.factorial._model import FactorialModel, from_fractions, to_fractions
 from skvrem.factorial._start import moments, rows_of_a_sample
@@ -103,8 +103,8 @@ def test_codes_are_found_anew_at_the_best_ends_while_the_bound_rises():
 
     assert tried([at + 1.0, at + 2.0, at - 1.0])
     assert not tried([at + 1.0, at + 2.0, at + 3.0])
-    assert not tried([at + 0.5 * _codes.TIED])
-    assert not tried([], left=_codes.LEFT - 1)
+    assert not tried([at + 0.5 * _moves.TIED])
+    assert not tried([], left=_moves.LEFT - 1)
     assert not tried([], end=end._replace(reason="max_iter"))
     ends = []
     again = FreshCodes(make, data, 1e-3, ends)

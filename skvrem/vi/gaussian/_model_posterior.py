@@ -104,12 +104,6 @@ class _GaussianDensity:
         other.mean = mean
         return other
 
-    def scaled(self, units):
-        """Return the distribution of vectors times units (d,)."""
-        other = self.moved(units * self.mean)
-        other.variance = units**2 * self.variance
-        return other
-
     def entropy(self):
         """Return the entropy in nats."""
         return 0.5 * (self.n_dim * (1.0 + LOG_2PI) + self.log_determinant)
@@ -190,6 +184,10 @@ class MeanField(_GaussianDensity):
         """Return the distribution with independent dimensions added, about zero."""
         mean = np.append(self.mean, np.zeros(n_more))
         return MeanField(mean, np.append(self.scale, np.full(n_more, scale)))
+
+    def scaled(self, units):
+        """Return the distribution of vectors times units (d,)."""
+        return MeanField(units * self.mean, units * self.scale)
 
     def repeated(self, k):
         """Return the distribution of the coefficients of k predictors, each by this."""
@@ -319,9 +317,7 @@ class FullRank(_GaussianDensity):
 
     def scaled(self, units):
         """Return the distribution of vectors times units (d,)."""
-        other = super().scaled(units)
-        other.factor = units[:, None] * self.factor
-        return other
+        return FullRank(units * self.mean, units[:, None] * self.factor)
 
     @property
     def log_determinant(self):
@@ -415,10 +411,8 @@ class LowRank(_GaussianDensity):
 
     def scaled(self, units):
         """Return the distribution of vectors times units (d,)."""
-        other = super().scaled(units)
-        other.diagonal = units**2 * self.diagonal
-        other.factor = units[:, None] * self.factor
-        return other
+        factor = units[:, None] * self.factor
+        return LowRank(units * self.mean, units**2 * self.diagonal, factor, self.sign)
 
     @property
     def log_determinant(self):
