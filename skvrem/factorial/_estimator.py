@@ -500,7 +500,7 @@ class FactorialMixture(
             if climbs:
                 again = FreshCodes(*known, stale, again)
             start = model, point, describe, passes, temperature
-            return solvers.Start(*start, again=again, anew=False)
+            return solvers.Start(*start, again=again)
 
         random_state = check_random_state(self.random_state)
         with Progress(self, X, y, len(kinds)) as progress:

@@ -30,7 +30,13 @@ from skvrem.mixture._inference import (
     number_features,
 )
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, Statistics
-from skvrem.mixture._search import Trail, can_search, plan_search, search
+from skvrem.mixture._search import (
+    SPARE_POINTS,
+    Trail,
+    can_search,
+    plan_search,
+    search,
+)
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
@@ -443,8 +449,10 @@ class VRGaussianMixture(
             def attributes(point, objective):
                 return constants | self._attributes(model, point, dtype)
 
-            more = degenerate, trail and trail.again
-            return solvers.Start(model, point, attributes, passes, temperature, *more)
+            given = model, point, attributes, passes, temperature, degenerate
+            if trail is None:
+                return solvers.Start(*given)
+            return solvers.Start(*given, trail.again, effort.ends + SPARE_POINTS)
 
         n_init = 1 if warm or self.n_init == "auto" else self.n_init
         with Progress(self, X, y, n_init) as progress:

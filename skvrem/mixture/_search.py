@@ -54,10 +54,14 @@ class Effort(NamedTuple):
 
 
 USUAL = Effort(solvers.STARTS, 1, 2.0)
-# Short data, of so many rows times components, have many optima for next to no seconds;
-# with fewer rows for each parameter the highest of more optima fits the most noise.
-SHORT, TOLD_APART = 20_000, 10
-THOROUGH = Effort(12, 4, 20.0)
+# An epoch takes about rows times components times the numbers of one, and as much as
+# some more whatever these are. Data of which it takes little have many optima for next
+# to no seconds: what ends highest is often among the last after a few epochs, so that
+# as many ends are looked at as take so much together.
+FIXED, WORTH, MOST_ENDS = 10, 4_000_000, 12
+STARTS_AN_END, COST_OF_AN_END = 4, 5.0
+# More points a fit may begin from than it looks at ends, where these are degenerate.
+SPARE_POINTS = 3
 
 
 def can_search(estimator, warm):
@@ -70,11 +74,20 @@ def can_search(estimator, warm):
 
 def plan_search(estimator, make, data):
     """Return how far to search for a start; parameters as of `search`."""
-    # Elsewhere a pass over few rows costs as much as one over many.
-    short = not data.remote and data.n_units * int(estimator.n_components) <= SHORT
-    n_parameters = _n_parameters(estimator, make, data)
-    told_apart = data.n_weighted >= TOLD_APART * n_parameters
-    return THOROUGH if short and told_apart else USUAL
+    n_components, d = int(estimator.n_components), data.n_features
+    scatter = d * (d + 1) // 2 if make().dense else d
+    work = data.n_units * n_components * (FIXED + 1 + d + scatter)
+    ends = min(WORTH // work, MOST_ENDS)
+    # Elsewhere a pass over few rows costs as much as one over many. Of few rows the
+    # highest of more optima fits the most noise.
+    if data.remote or ends < 2 or _has_few_rows(estimator, make, data):
+        return USUAL
+    starts = min(STARTS_AN_END * ends, MOST_ENDS)
+    return Effort(starts, ends, COST_OF_AN_END * ends)
+
+
+def _has_few_rows(estimator, make, data):
+    return data.n_weighted < ROWS_A_PARAMETER * _n_parameters(estimator, make, data)
 
 
 def _n_parameters(estimator, make, data):
@@ -102,7 +115,7 @@ def search(estimator, make, data, effort, rng):
     """
     n_components = int(estimator.n_components)
     n_parameters = _n_parameters(estimator, make, data)
-    few = data.n_weighted < ROWS_A_PARAMETER * n_parameters
+    few = _has_few_rows(estimator, make, data)
     others = islice(cycle(FEW_ROWS_KINDS if few else KINDS), effort.starts - 1)
     kinds = [estimator.init_params, *others]
     if estimator.covariance_type == "tied" and has_codes(data):

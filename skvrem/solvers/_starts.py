@@ -18,8 +18,6 @@ ROUNDING = 1e-12
 # Epochs from which on they foretell how high a start may come; before, they do not even
 # tell who will be degenerate.
 FORETELLING = 10
-# Most points to begin from anew, the first included, each with all epochs.
-ANEW = 4
 
 
 class Start(NamedTuple):
@@ -42,8 +40,9 @@ class Start(NamedTuple):
         find out, and whether the point has nothing to do with that end. The best of
         these ends is that of the start. Where it has a false attribute `moved`, the
         point has the parameters of that end, and no row of the history.
-    anew : bool
-        Such points there may be, of another origin.
+    n_points : int
+        To begin from at most, of which each has all epochs: this one, and such as have
+        nothing to do with an end.
     apart : bool
         It goes to its end whatever a race says, and has no part in that: as one that
         begins near an end, whom others could overtake but late.
@@ -59,7 +58,7 @@ class Start(NamedTuple):
     temperature: Any = Constant(1.0)
     degenerate: Any = None
     again: Any = None
-    anew: bool = True
+    n_points: int = 1
     apart: bool = False
     beside: bool = False
 
@@ -199,8 +198,8 @@ class _Entrant:
         begin = start(rng)
         self.attributes, self.degenerate = begin.attributes, begin.degenerate
         self.again, self.apart, self.beside = begin.again, begin.apart, begin.beside
-        anew = self.again is not None and begin.anew
-        self.n_begun, most = 1, self.most * (ANEW if anew else 1)
+        self.n_begun, self.n_points = 1, begin.n_points
+        most = self.most * self.n_points
         self.report = progress.start(number, self.describe, stop, most)
         self.open = partial(
             Run,
@@ -285,7 +284,7 @@ class _Entrant:
                 return self._spent(best, end.history[-1].passes + passes)
             if anew:
                 self.n_begun, left = self.n_begun + 1, self.most
-            if self.n_begun > ANEW:
+            if self.n_begun > self.n_points:
                 break
             # It comes from where the temperature has come down.
             how = {"temperature": Constant(1.0)}

@@ -15,7 +15,6 @@ from skvrem.data import as_source
 from skvrem.mixture import _estimator, _model, _moves, _search
 from skvrem.mixture._model import GaussianMixtureModel, Parameters
 from skvrem.solvers import _search as _search_constants
-from skvrem.solvers._starts import ANEW
 from skvrem.utils import _columns
 from skvrem.utils._columns import values_of
 from tests.watching import Recorder
@@ -407,9 +406,11 @@ def test_ends_of_other_starts_are_looked_at_where_more_than_one_is_wanted():
     assert trail.scores[2] == lower.objective
 
 
-@pytest.mark.parametrize(("n_rows", "n_starts"), [(300, 12), (120, 4), (10_001, 4)])
+@pytest.mark.parametrize(
+    ("n_rows", "n_starts"), [(300, 12), (60, 4), (50_000, 8), (120_000, 4)]
+)
 def test_short_data_are_searched_far(n_rows, n_starts):
-    """But where there are fewer than ten rows a parameter, which more starts fit."""
+    """But where there are fewer than five rows a parameter, which more starts fit."""
     X = np.random.default_rng(0).normal(size=(n_rows, 3))
     mixture = VRGaussianMixture(2, covariance_type="diag", random_state=0).fit(X)
     assert len(mixture.init_scores_) == n_starts
@@ -417,14 +418,25 @@ def test_short_data_are_searched_far(n_rows, n_starts):
     assert mixture.objective_ == pytest.approx(mixture.score(X), abs=1e-9)
 
 
-def test_of_short_data_four_starts_come_to_their_ends():
+@pytest.mark.parametrize(("kind", "numbers"), [("diag", 7), ("tied", 10)])
+def test_as_many_ends_are_looked_at_as_take_little_together(kind, numbers):
+    each = _search.WORTH // (2 * (_search.FIXED + numbers))  # rows
+    for share, ends in ((20, 12), (12, 12), (5, 5), (2, 2)):
+        data = as_source(np.zeros((each // share, 3)))
+        make = partial(GaussianMixtureModel, kind, 1e-6)
+        model = VRGaussianMixture(2, covariance_type=kind)
+        effort = _search.plan_search(model, make, data)
+        assert effort.ends == ends and effort.starts == min(4 * ends, 12)
+
+
+def test_of_short_data_all_starts_come_to_their_ends():
     X = hills()[0]
     mixture = VRGaussianMixture(3, random_state=0, max_iter=1000).fit(X)
     model = VRGaussianMixture(3, random_state=0, n_init=1)
     best = max(model.set_params(random_state=s).fit(X).objective_ for s in range(5))
     assert mixture.objective_ >= best - 1e-9
     searched = _search_constants.EPOCHS
-    assert (mixture.init_epochs_ > searched).sum() == _search.THOROUGH.ends
+    assert (mixture.init_epochs_ > searched).sum() == _search.MOST_ENDS
     assert mixture.n_iter_ <= mixture.init_epochs_.max()
     # A journey is told from the start that led to the end, with the passes of all.
     assert (np.diff(mixture.history_["passes"]) >= 0.0).all()
@@ -457,7 +469,7 @@ def test_what_moves_lead_to_from_an_end_is_kept_if_it_is_higher(monkeypatch):
     """And a fit is no lower for having looked."""
     X, how = grid(), {"covariance_type": "diag", "random_state": 0, "max_iter": 1000}
     usual = _search.USUAL
-    monkeypatch.setattr(_search, "SHORT", 0)
+    monkeypatch.setattr(_search, "WORTH", 0)
     monkeypatch.setattr(_search, "USUAL", usual._replace(cost=0.0))
     plain = VRGaussianMixture(7, **how).fit(X)
     monkeypatch.setattr(_search, "USUAL", usual._replace(cost=np.inf))
@@ -627,10 +639,13 @@ def test_other_starts_have_epochs_of_their_own(monkeypatch):
             return super().again(end, left)
 
     monkeypatch.setattr(_estimator, "Trail", Losing)
+    monkeypatch.setattr(_search, "WORTH", 0)
     how = {"covariance_type": "diag", "random_state": 0, "max_iter": 8, "tol": 0.0}
     mixture, recorder = VRGaussianMixture(7, **how), Recorder()
     mixture.set_callbacks(recorder).fit(grid())
-    assert recorder.events.count(("end", "epoch")) == ANEW * 8
+    n_points = _search.USUAL.ends + _search.SPARE_POINTS
+    assert n_points == solvers.STARTS  # which are all that there are
+    assert recorder.events.count(("end", "epoch")) == n_points * 8
     assert mixture.n_iter_ == 8
 
 
@@ -686,8 +701,9 @@ def test_a_default_fit_finds_what_one_start_misses(covariance_type):
     one = VRGaussianMixture(20, n_init=1, init_params="random_from_data", **how).fit(X)
     ours = VRGaussianMixture(20, init_params="random_from_data", **how).fit(X)
     assert ours.objective_ > one.objective_ + 0.02
-    assert ours.init_scores_.shape == ours.init_epochs_.shape == (solvers.STARTS,)
-    assert ours.init_scores_.max() == ours.objective_
+    assert ours.init_scores_.shape == ours.init_epochs_.shape == (_search.MOST_ENDS,)
+    assert ours.init_scores_.max() == pytest.approx(ours.objective_, abs=1e-12)
+    assert ours.objective_ in ours.init_scores_
     assert ours.init_epochs_.max() > ours.n_iter_
     gaps = np.linalg.norm(ours.means_[:, None] - truth, axis=2)
     np.testing.assert_array_equal(np.sort(gaps.argmin(axis=1)), np.arange(20))
@@ -714,7 +730,7 @@ def test_many_rows_are_searched_on_some(monkeypatch):
 
     spy = type("spy", (), {"search": staticmethod(spied)})
     monkeypatch.setattr(_search, "solvers", spy)
-    monkeypatch.setattr(_search, "SHORT", 0)
+    monkeypatch.setattr(_search, "WORTH", 0)
     monkeypatch.setattr(_search, "USUAL", _search.USUAL._replace(cost=0.0))
     how = {"covariance_type": "spherical", "random_state": 0}
     whole = VRGaussianMixture(5, **how).fit(X)
@@ -765,6 +781,7 @@ def test_starts_are_less_alike_where_rows_are_few(monkeypatch, n_rows):
 
     begin = _search.starting_parameters
     monkeypatch.setattr(_search, "starting_parameters", watched)
+    monkeypatch.setattr(_search, "WORTH", 0)
     VRGaussianMixture(3, random_state=0, n_jobs=1, tol=0.1).fit(X)
     kinds = _search.FEW_ROWS_KINDS if n_rows < 90 else _search.KINDS
     assert sorted(seen) == sorted(["kmeans", *kinds])
