@@ -281,6 +281,12 @@ class Swept(Protocol):
         Only for models whose prediction can be too small: asked where a fit would end.
         """
 
+    def climbed(self, anchor):
+        """Return the objectives that some steps of EM from an anchor lead to.
+
+        Only where these are cheap, and tell what steps of a sweep have left.
+        """
+
     def known_at(self, anchor, rng):
         """Return what is known of all units at an anchor, by a pass (svrg, saga)."""
 
@@ -449,6 +455,13 @@ class Solver(Protocol):
 
         By a full pass, by the bound of a table, or by what the last epoch has seen.
         The next epoch begins there.
+        """
+
+    def may_end(self, anchor, tol):
+        """Return whether a fit may end at `anchor`, and what passes it cost to tell.
+
+        Only of solvers whose gains, which say that less than `tol` is left, can be of
+        steep directions alone.
         """
 
     def epoch(self, anchor, pace, rng) -> Moved:

@@ -192,11 +192,16 @@ class Run:
         self.n_decreases = 0
 
     def _may_end(self, anchor):
-        """Whether the model has nothing to say against an end here."""
+        """Whether model and solver have nothing to say against an end here."""
         may_end = getattr(self.model, "may_end", None)
-        if may_end is None or anchor.mean is None:
+        if may_end is not None and anchor.mean is not None:
+            if not may_end(anchor.point, anchor.mean, self.tol):
+                return False
+        if not hasattr(self.solver, "may_end"):
             return True
-        return may_end(anchor.point, anchor.mean, self.tol)
+        shown, passes = self.solver.may_end(anchor, self.tol)
+        self.passes += passes
+        return shown
 
     def _record(self, name, gradient_variance):
         self.history.append(

@@ -464,3 +464,21 @@ def test_rows_that_are_few_have_no_sample(series, monkeypatch):
     assert 130 <= len(planned(VRHMM(2), series[0])[0].rows.X) <= 150
     monkeypatch.setattr(_plan, "ROWS_A_PARAMETER", 50)
     assert planned(VRHMM(3), series[0])[0] is None  # 20 parameters
+
+
+@pytest.mark.parametrize(("solver", "seed"), [("svrg", 2), ("saga", 1)])
+def test_steps_of_one_size_do_not_end_where_em_finds_more(solver, seed):
+    """As of gains that are of steep directions alone, on a plateau of the others."""
+    rng = np.random.default_rng(seed)
+    states = np.repeat(rng.integers(3, size=300), 10)
+    if solver == "svrg":
+        emission, X = "poisson", rng.poisson(1 + states)[:, None]
+    else:
+        emission, X = "categorical", np.minimum(rng.poisson(1 + 2 * states), 6)[:, None]
+    how = {"emission": emission, "n_init": 1, "random_state": 1, "max_iter": 500}
+    swept = VRHMM(3, solver=solver, tol=1e-6, **how).fit(X)
+    assert swept.converged_
+    after = VRHMM(3, solver="batch", tol=1e-9, warm_start=True, **how)
+    vars(after).update({n: v for n, v in vars(swept).items() if n.endswith("_")})
+    vars(after).update(_of_fit=swept._of_fit)
+    assert after.fit(X).objective_ < swept.objective_ + 3e-6

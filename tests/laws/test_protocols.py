@@ -31,6 +31,7 @@ TUPLES = {"_replace", "_fields", "_asdict"}
 OPTIONAL = {
     "at",
     "better",
+    "climbed",
     "depart",
     "follow",
     "joined",

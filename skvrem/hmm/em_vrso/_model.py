@@ -32,6 +32,9 @@ from skvrem.utils._algebra import scale
 from skvrem.utils._control import controlled
 
 LIPSCHITZ = 100.0 / 3.0
+# Steps of EM that tell what those of a sweep have left: the ratio of the last gains is
+# that of the flat directions.
+EM_STEPS = 3
 NO_ESTIMATES = np.empty((0, 0))
 
 
@@ -121,6 +124,15 @@ class _SweptModel:
     def predicted_gain(self, point, mean):
         """Return infinity: nobody knows what is left to gain."""
         return np.inf
+
+    def climbed(self, anchor):
+        """Return the objectives that steps of EM from an anchor lead to."""
+        point, mean, reached = anchor.point, anchor.mean, []
+        for _ in range(EM_STEPS):
+            point = self.model.update(point, mean, None, 1.0)
+            point, mean, _ = self.full_pass(point, self.data)
+            reached.append(self.objective(point, mean))
+        return reached
 
     def depart(self, work, anchor):
         """Let first states make an M step of their own.

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from skvrem.solvers._prediction import mean_rate
+from skvrem.solvers._prediction import left_to_gain, mean_rate
 from skvrem.solvers._protocols import Anchor, Moved
 from skvrem.solvers.step._journeys import NOISE, Journeys
 from skvrem.utils._algebra import accumulate
@@ -13,6 +13,8 @@ from skvrem.utils._algebra import accumulate
 # A sweep is made in pieces of about so many seconds, between which it can be
 # interrupted, and visits of the first.
 PIECE_SECONDS, FIRST_PIECE = 0.1, 1000
+# Times as many epochs as when EM found more left to gain, until it is asked again.
+ASK_AGAIN = 1.2
 
 
 class Sweeps:
@@ -62,6 +64,7 @@ class Sweeps:
         far = getattr(data, "remote", False)
         self.journeys = Journeys(self.model, data) if far else None
         self.predictions, self.short, self.n_lost = [], 1.0, 0
+        self.n_epochs = self.asks_at = 0
         self._steady()
         self.piece = FIRST_PIECE
 
@@ -87,6 +90,7 @@ class Sweeps:
 
     def epoch(self, anchor, pace, rng):
         """Sweep from the anchor, and certify the end."""
+        self.n_epochs += 1
         try:
             moved = self.sweep(anchor, pace, rng)
             after = self.certify(moved.point, self.beta)
@@ -161,6 +165,23 @@ class Sweeps:
                 self.piece = max(1, self.piece // 2)
             start = stop
 
+    def may_end(self, anchor, tol):
+        """Return whether steps of EM find no more left to gain, and their passes.
+
+        Steps of one size creep along flat directions, and their gains tell of the steep
+        ones. Where EM finds more, it is asked again when there have been a share more
+        epochs.
+        """
+        if not hasattr(self.model, "climbed"):
+            return True, 0.0
+        if self.n_epochs < self.asks_at:
+            return False, 0.0
+        self.asks_at = math.ceil(ASK_AGAIN * self.n_epochs)
+        reached = [anchor.objective, *self.model.climbed(anchor)]
+        gains = np.diff(reached).tolist()
+        found = left_to_gain(gains, reached[-1], steady=True)
+        return found < tol, float(len(gains))
+
     def restore(self, anchor):
         """Forget what the epoch that is taken back has left, and make less noise."""
         self.known = None
@@ -173,7 +194,7 @@ class Sweeps:
 
     def state(self):
         """Return predictions; that of the point, and what is known, come anew."""
-        names = "short", "n_lost"
+        names = "short", "n_lost", "n_epochs", "asks_at"
         kept = {name: getattr(self, name) for name in names}
         return kept | {"predictions": self.predictions[:-1]}
 
