@@ -1,5 +1,7 @@
 """The strength of the penalty that `GaussianDropoutClassifier` chooses."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.datasets import make_circles
@@ -76,8 +78,40 @@ def test_folds_hold_every_class_and_keep_rows_that_are_the_same_together():
     assert folds_of(np.repeat(X[:5], 30, axis=0), np.repeat(y[:5], 30), rng) is None
 
 
-def test_weights_are_rows():
-    X, y = noisy(60)
+def table(n, levels=5, seed=0):
+    """Rows of two columns of few levels, whose sum tells one of two classes."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(levels, size=(n, 2)) - (levels - 1) / 2
+    return X, (1.5 * X.sum(axis=1) + rng.logistic(size=n) > 0.0).astype(int)
+
+
+def test_folds_hold_features_with_all_their_classes_and_spread_rare_ones():
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.arange(40.0)[:, None], 10, axis=0)
+    y = np.tile([0] * 7 + [1] * 3, 40)
+    some = np.arange(0, 400, 40)
+    y[some] = 2  # Of ten features, and the class of most rows of none.
+    folds = folds_of(X, y, rng)
+    assert (folds.reshape(40, 10) == folds[::10, None]).all()
+    np.testing.assert_array_equal(np.bincount(folds), 80)
+    np.testing.assert_array_equal(np.bincount(folds[some]), 2)
+    few = X[:, 0] < FEW - 1
+    assert folds_of(X[few], y[few], rng) is None
+
+
+def test_features_of_several_classes_ask_for_no_stronger_one():
+    X, y = table(500)
+    new, labels = table(4000, seed=1)
+    found = GaussianDropoutClassifier((20,), random_state=0).fit(X, y)
+    apart = X + 1e-3 * np.random.default_rng(0).normal(size=X.shape)
+    other = GaussianDropoutClassifier((20,), random_state=0).fit(apart, y)
+    loss = log_loss(labels, found.predict_proba(new))
+    assert loss < log_loss(labels, other.predict_proba(new)) + 0.003
+
+
+@pytest.mark.parametrize("rows", [noisy, partial(table, levels=7)])
+def test_weights_are_rows(rows):
+    X, y = rows(60)
     weight = np.random.default_rng(1).integers(0, 4, 60)
     params = {"hidden_layer_sizes": (), "tol": 1e-6, "random_state": 0}
     weighted = GaussianDropoutClassifier(**params).fit(X, y, weight)

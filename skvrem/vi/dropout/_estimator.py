@@ -116,9 +116,10 @@ class GaussianDropoutClassifier(
         normal prior on weights: what comes before the noise is held by nothing else,
         and with next to none networks of a hundred rows learn them by heart. "auto"
         is the one of 0.1, 0.3, 1, 3, 10 and 30 that foretells fifths of the rows best,
-        of 500 of them if there are more; 1 below twenty that are not alike. The fifths
-        do not depend on `random_state`. A warm start keeps it, a stream chooses anew as
-        its rows double, up to 500.
+        of 500 of them if there are more; 1 below twenty of different features. Rows of
+        the same features are in one fifth, and the fifths do not depend on
+        `random_state`. A warm start keeps it, a stream chooses anew as its rows double,
+        up to 500.
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How means over rows are estimated: by full passes, by minibatches, or by those
         with the control variate of Algorithm 2 of [1]_. "auto" is "batch" without

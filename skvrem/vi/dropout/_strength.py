@@ -26,25 +26,30 @@ ROUGH = 10.0
 #: Epochs, which tell strengths apart long before they end. Not those of the fit, which
 #: may go on from a shorter one.
 MOST = 30
-#: Rows, no two alike, below which nothing is tried.
+#: Rows, no two with the same features, below which nothing is tried.
 FEW = 20
 
 
 def folds_of(rows, numbers, rng):
     """Return the fold of each row, None where there are too few.
 
-    Every class is spread over all, and rows that are the same are in one: a row that is
-    there twice is foretold no better, and a weight of two is as good as two rows.
+    Rows of the same features are in one, whatever their classes: a row that is there
+    twice is foretold no better, a weight of two is as good as two rows, and where some
+    features have several classes, one held out would be foretold as the others, so that
+    to shrink seems best. Every class is spread over all, those of few features first.
     """
-    both = np.column_stack([rows, numbers])
-    alike, place = np.unique(both, axis=0, return_inverse=True)
+    alike, place = np.unique(rows, axis=0, return_inverse=True)
     if len(alike) < FEW:
         return None
+    place = place.ravel()
+    has = np.zeros((len(alike), int(numbers.max()) + 1), dtype=bool)
+    has[place, numbers.astype(int)] = True
+    rarest = np.where(has, has.sum(axis=0), np.inf).argmin(axis=1)
     order = rng.permutation(len(alike))
-    order = order[np.argsort(alike[order, -1], kind="stable")]
+    order = order[np.argsort(rarest[order], kind="stable")]
     folds = np.empty(len(alike), dtype=int)
     folds[order] = np.arange(len(alike)) % FOLDS
-    return folds[place.ravel()]
+    return folds[place]
 
 
 def strength_of(model_of, start_of, rows, solver, rng):
