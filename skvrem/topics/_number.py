@@ -2,6 +2,7 @@
 
 Fits with ever more topics go on until held-out documents are no likelier by them. Of
 the last one topics are merged or left out where held-out documents do not miss them.
+Where the first ones are no better than one topic, few are tried in place of more.
 Of few documents each may be held out once, from one of a few fits.
 """
 
@@ -16,9 +17,10 @@ from skvrem.text._topics import check_counts, with_tokens, word_probabilities
 from skvrem.topics._documents import as_documents
 from skvrem.utils._reports import outside
 
-# The first number of topics, doubled until held-out documents gain no more than
-# TOLERANCE, in nats a token; so much may be lost for fewer topics as well.
-START, MOST, TOLERANCE = 16, 1024, 0.002
+# The number of topics that, where it is better than one, is doubled until held-out
+# documents gain no more than TOLERANCE, in nats a token; so much may be lost for fewer
+# topics as well. Where it is not, these are tried.
+START, MOST, TOLERANCE, SMALL = 16, 1024, 0.002, (2, 4, 8)
 # Topics are too many where so large a share has died.
 ALIVE = 0.75
 # Epochs of a fit from random topics, and from merged ones; so many more of "batch".
@@ -139,7 +141,10 @@ def find_number(fit, data, rng, factor=1, n_parts=1, races=None):
     search = _Search(fit, _hold_out(data, rng, n_parts), factor)
     grown = search.grown()
     trial = search.merged(grown)
-    completion, n_topics = search.best
+    completion, n_topics = search.best.completion, search.best_number
+    stuck = search.best is not grown and completion > trial.completion
+    if stuck and not search.few:  # of few documents these begin as they are
+        trial = search.merged(search.best)
     together = search.few
     if races is not None:
         n_topics = len(trial.fits[0].shares)
@@ -215,8 +220,8 @@ class _Search:
         self.factor = factor
         self.scored = float(sum(part.scored[part.judging].sum() for part in parts))
         self.passes, self.numbers, self.values = 0.0, [], []
-        # Of random topics, completion and the number that it is the highest for.
-        self.best = -np.inf, START
+        # Of random topics, the trial that is the best, and how many it began with.
+        self.best, self.best_number = None, 0
 
     def try_(self, n_topics, n_epochs, topics=None):
         """Return the `_Trial` of so many topics, or of some for each part."""
@@ -245,23 +250,36 @@ class _Search:
     def grown(self):
         """Return the trial with enough topics, and mostly too many.
 
-        Even where it is not the best: what random topics have split, merging finds.
+        Even where it is not the best: what random topics have split, merging finds. But
+        it is to gain on one topic. Topics that overfit are worse than the words of all
+        documents, which they come to with ever more of them: each doubling gains on the
+        one before, and few topics, which are better, would not be tried.
         """
         epochs, alive = (FEW_EPOCHS, FEW_ALIVE) if self.few else (EPOCHS, ALIVE)
         most = min(MOST, max(START, self.parts[0].train.n_units))
-        n_topics, gain, trial = START, np.inf, self.try_(START, epochs)
-        tried = [(trial.completion, n_topics)]
+        self.random(1, EPOCHS_MERGED)  # nothing but the words is to be found
+        trial, gain = self.random(START, epochs)
+        if gain < TOLERANCE:
+            for n_topics in SMALL:
+                self.random(n_topics, epochs)
+            return trial
+        n_topics = START
         while gain >= TOLERANCE and trial.number >= alive * n_topics:
             if n_topics == most:
-                if len(tried) > 1:  # else nothing says so
+                if n_topics > START:  # else no doubling says so
                     _warn_of_more(n_topics, gain)
                 break
-            n_topics, before = min(2 * n_topics, most), trial.completion
-            trial = self.try_(n_topics, epochs)
-            gain = trial.completion - before
-            tried.append((trial.completion, n_topics))
-        self.best = max(tried)
+            n_topics = min(2 * n_topics, most)
+            trial, gain = self.random(n_topics, epochs)
         return trial
+
+    def random(self, n_topics, n_epochs):
+        """Return the trial of random topics, and its gain on the best one before."""
+        trial = self.try_(n_topics, n_epochs)
+        gain = np.inf if self.best is None else trial.completion - self.best.completion
+        if gain > 0.0:
+            self.best, self.best_number = trial, n_topics
+        return trial, gain
 
     def merged(self, trial):
         """Return the trial with as few topics as do."""

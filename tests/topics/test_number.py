@@ -43,7 +43,8 @@ def test_the_topics_of_a_simulated_corpus_are_counted(kind, X):
         assert fit.n_components_ == len(fit.components_) == N_TOPICS
         assert fit.topic_shares_.min() > 0.05
         path = fit.completion_path_
-        assert path["n_components"][0] == 16 and min(path["n_components"]) <= N_TOPICS
+        assert path["n_components"][:2].tolist() == [1, 16]
+        assert min(path["n_components"][1:]) <= N_TOPICS
         assert len(path["completion"]) == len(path["n_components"])
         assert fit.history_["passes"][0] > 15
 
@@ -181,13 +182,14 @@ def test_the_fit_with_the_most_topics_is_merged_though_another_is_better(
 ):
     found, trial, _ = search
     monkeypatch.setattr(_number, "START", 2)
-    values = {2: -3.0, 4: -2.0, 8: -2.5}
+    values = {1: -4.0, 2: -3.0, 4: -2.0, 8: -2.5}
 
     def try_(n_topics, _):
         return _of_so_many(trial, n_topics, values[n_topics])
 
     monkeypatch.setattr(found, "try_", try_)
     assert found.grown().completion == -2.5
+    assert found.best.completion == -2.0 and found.best_number == 4
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_a_search_that_ends_with_more_to_gain_warns(
     monkeypatch.setattr(_number, "MOST", most)
     train = as_documents(X[: 8 if most == 4 else 4])
     found.parts = [found.parts[0]._replace(train=train)]
-    completion = {2: -3.0, 4: last}
+    completion = {1: -4.0, 2: -3.0, 4: last}
 
     def try_(n_topics, _):
         left = alive if n_topics == 4 else n_topics
@@ -228,6 +230,65 @@ def test_a_search_that_ends_with_more_to_gain_warns(
         assert f"n_components={more} or more" in str(one.message)
 
 
+def test_topics_that_are_no_better_than_one_do_not_grow(search, monkeypatch):
+    """Twice as many gain on them, but few topics are better."""
+    found, trial, _ = search
+    values = {1: -2.0, 2: -1.9, 4: -3.0, 8: -3.5, 16: -4.0, 32: -3.5}
+    tried = []
+
+    def try_(n_topics, _):
+        tried.append(n_topics)
+        return _of_so_many(trial, n_topics, values[n_topics])
+
+    monkeypatch.setattr(found, "try_", try_)
+    assert found.grown().number == 16 and tried == [1, 16, 2, 4, 8]
+    assert found.best.completion == -1.9 and found.best_number == 2
+
+
+@pytest.mark.parametrize(
+    ("few", "best", "merged"),
+    [
+        (False, -2.5, [5, 2]),
+        (False, -3.5, [5]),  # merged ones are better
+        (True, -2.5, [5]),  # begin as they are
+    ],
+)
+def test_where_merging_has_stuck_the_best_random_topics_are_merged(
+    X, search, monkeypatch, few, best, merged
+):
+    one, trial, _ = search
+    monkeypatch.setattr(_number, "_Search", lambda *_: one)
+    monkeypatch.setattr(one, "grown", lambda: trial)
+    seen = []
+
+    def merge(trial):
+        seen.append(round(trial.number))
+        return trial._replace(completion=-3.0) if len(seen) == 1 else trial
+
+    monkeypatch.setattr(one, "merged", merge)
+    one.few, one.best, one.best_number = few, _of_so_many(trial, 2, best), 2
+    best_fit = trial.fits[0]._replace(topics=np.eye(2, 3), shares=np.ones(2))
+    one.best = one.best._replace(fits=[best_fit])
+    data, rng = as_documents(X), np.random.default_rng(0)
+    found = _number.find_number(None, data, rng)
+    assert seen == merged
+    assert found.n_topics == (2 if best > -3.0 else 5)
+    assert (found.topics is None) == few
+
+
+def test_topics_that_documents_do_not_have_are_not_found():
+    """Far too many of them are better than too many, and worse than one or two."""
+    for n_topics, seed in ((1, 3), (2, 1)):
+        rng = np.random.default_rng(100 + seed)
+        prior = np.full(27, 1.0 if n_topics == 1 else 0.5)
+        topics = rng.dirichlet(prior, size=n_topics)
+        theta = rng.dirichlet(np.full(n_topics, 0.5), size=900)
+        X = np.array([rng.multinomial(20, p) for p in theta @ topics])
+        fit = VRPLSA("auto", random_state=seed).fit(X)
+        assert fit.n_components_ == n_topics
+        assert max(fit.completion_path_["n_components"]) == 16
+
+
 def test_growth_ends_with_as_many_topics_as_documents(X, search, monkeypatch):
     found, trial, _ = search
     monkeypatch.setattr(_number, "START", 2)
@@ -241,7 +302,7 @@ def test_growth_ends_with_as_many_topics_as_documents(X, search, monkeypatch):
     monkeypatch.setattr(found, "try_", try_)
     with pytest.warns(ConvergenceWarning, match="than the 5 documents"):
         assert found.grown().number == 5
-    assert tried == [2, 4, 5]
+    assert tried == [1, 2, 4, 5]
 
 
 def test_documents_too_few_for_more_than_the_first_topics_do_not_warn(
@@ -250,7 +311,7 @@ def test_documents_too_few_for_more_than_the_first_topics_do_not_warn(
     found, trial, _ = search
     monkeypatch.setattr(_number, "START", 2)
     found.parts = [found.parts[0]._replace(train=as_documents(X[:2]))]
-    monkeypatch.setattr(found, "try_", lambda n, _: _of_so_many(trial, n, -1.0))
+    monkeypatch.setattr(found, "try_", lambda n, _: _of_so_many(trial, n, float(n)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert found.grown().number == 2
@@ -281,7 +342,7 @@ def test_random_topics_take_the_place_of_merged_ones_or_race(
         return _of_so_many(trial, n_topics, random)
 
     monkeypatch.setattr(one, "try_", try_)
-    one.scored, one.best = float(scored), (-3.0, 16)
+    one.scored, one.best = float(scored), _of_so_many(trial, 16, -3.0)
     data, rng = as_documents(X), np.random.default_rng(0)
     found = _number.find_number(None, data, rng, races=lambda _: several)
     assert (found.topics is not None) == given
