@@ -49,12 +49,12 @@ class VRPLSA(TopicModel):
     n_components : int or "auto", default=10
         Number of topics. "auto" finds it by held-out documents: a tenth of them (200 to
         2,000, at most a quarter) is kept from fits with ever more topics, as many as
-        documents and 1,024 at most, until it is no more likely; then topics that it
-        does not miss are merged or left out. As many random topics take the
-        place of the merged ones where it is likelier by them, and race with them where
-        it is hardly less so and `n_init` makes several starts. All documents are fitted
-        last. It takes as long as some three fits with more topics than that, and
-        20 documents. Topics without tokens are dropped. Topics to start from
+        documents and 1,024 at most, until it is no more likely, or a few if 16 are no
+        better than one; then topics that it does not miss are merged or left out. As
+        many random topics take the place of the merged ones where it is likelier by
+        them, and race with them where it is hardly less so and `n_init` makes several
+        starts. All documents are fitted last. It takes as long as some three fits with
+        more topics than that, and 20 documents. Topics without tokens are dropped. Topics to start from
         (`components_init`, `warm_start`) give their own number.
     doc_topic_smoothing : float or array-like of shape (n_components,), default=None
         :math:`\alpha \ge 0`. None is 1 / n_components or, if that is more,
