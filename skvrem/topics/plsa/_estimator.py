@@ -54,8 +54,8 @@ class VRPLSA(TopicModel):
         many random topics take the place of the merged ones where it is likelier by
         them, and race with them where it is hardly less so and `n_init` makes several
         starts. All documents are fitted last. It takes as long as some three fits with
-        more topics than that, and 20 documents. Topics without tokens are dropped. Topics to start from
-        (`components_init`, `warm_start`) give their own number.
+        more topics than that, and 20 documents. Topics without tokens are dropped.
+        Topics to start from (`components_init`, `warm_start`) give their own number.
     doc_topic_smoothing : float or array-like of shape (n_components,), default=None
         :math:`\alpha \ge 0`. None is 1 / n_components or, if that is more,
         8 / (length * sqrt(n_components)) with the mean length of the documents that are
