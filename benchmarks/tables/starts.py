@@ -14,8 +14,9 @@
 - Topics: few documents, ours by default and with ``n_init=1``, held-out tokens that
   are completed (`benchmarks.problems.evaluation`), means over 8 seeds; the notes tell
   CPU seconds.
-- Real tables of R packages, drawn of all before any was seen: defaults that are below
-  the upper quartile of twelve single fits, seconds, and halves that judge each other.
+- Real tables of R packages, drawn at random: defaults that are below the upper quartile
+  of twelve single fits, seconds, and halves that judge each other. The search was
+  chosen with other fits of about a third of them.
 - Held out: halves at random, one for the fit and one to judge it, in pairs with a
   single k-means start of ours and with scikit-learn's default; the notes say by how
   many standard errors of the 50 differences ours is higher.

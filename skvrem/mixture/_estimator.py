@@ -30,13 +30,7 @@ from skvrem.mixture._inference import (
     number_features,
 )
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, Statistics
-from skvrem.mixture._search import (
-    SPARE_POINTS,
-    Trail,
-    can_search,
-    plan_search,
-    search,
-)
+from skvrem.mixture._search import Trail, can_search, plan_search, search
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
@@ -452,7 +446,7 @@ class VRGaussianMixture(
             given = model, point, attributes, passes, temperature, degenerate
             if trail is None:
                 return solvers.Start(*given)
-            return solvers.Start(*given, trail.again, effort.ends + SPARE_POINTS)
+            return solvers.Start(*given, trail.again, effort.n_points)
 
         n_init = 1 if warm or self.n_init == "auto" else self.n_init
         with Progress(self, X, y, n_init) as progress:

@@ -52,6 +52,11 @@ class Effort(NamedTuple):
     ends: int
     cost: float
 
+    @property
+    def n_points(self):
+        """Points that the fit may begin from."""
+        return self.ends + SPARE_POINTS
+
 
 USUAL = Effort(solvers.STARTS, 1, 2.0)
 # An epoch takes about rows times components times the numbers of one, and as much as

@@ -643,7 +643,7 @@ def test_other_starts_have_epochs_of_their_own(monkeypatch):
     how = {"covariance_type": "diag", "random_state": 0, "max_iter": 8, "tol": 0.0}
     mixture, recorder = VRGaussianMixture(7, **how), Recorder()
     mixture.set_callbacks(recorder).fit(grid())
-    n_points = _search.USUAL.ends + _search.SPARE_POINTS
+    n_points = _search.USUAL.n_points
     assert n_points == solvers.STARTS  # which are all that there are
     assert recorder.events.count(("end", "epoch")) == n_points * 8
     assert mixture.n_iter_ == 8
