@@ -102,7 +102,7 @@ class VRGaussianMixture(
         and zeros do, "full" and "diag") on a quarter of the rows (7,000 at least), then
         split-merge moves [4]_ from the best, and on all rows from where a long fit
         ends, or one other start that it fits to its end. Where an epoch takes little it
-        makes up to twelve starts and fits as many to their ends as take about half a
+        makes up to twelve starts and fits as many to their ends as take tenths of a
         second together, and one more where values come again. See ``init_scores_``. It
         makes one start where values to start from are given.
     init_params : str, default="kmeans"
