@@ -1,8 +1,8 @@
-"""Bayesian PPCA of MNIST beside scikit-learn.
+"""Bayesian PPCA beside scikit-learn.
 
-60,000 standardised rows of 784 pixels, 16 components, noise variance 1 and the prior
-N(0, 1) as in section 7 of Wang, Geffner and Domke (2024). ELBOs come with the standard
-error that their draws leave. Densities of rows are not comparable between constant
+MNIST: 60,000 standardised rows of 784 pixels, 16 components, noise variance 1 and the
+prior N(0, 1) as in section 7 of Wang, Geffner and Domke (2024). ELBOs come with the
+standard error that their draws leave. Densities of rows are not comparable between constant
 pixels with noise and, in FactorAnalysis, without.
 """
 
@@ -10,9 +10,11 @@ from functools import partial
 
 import numpy as np
 from sklearn.decomposition import PCA, FactorAnalysis
+from sklearn.model_selection import GridSearchCV
 
 from benchmarks.harness import Row, data, fastest, group
 from skvrem import BayesianPPCA
+from skvrem.vi.ppca._model_rotations import rotation_entropy
 
 PPCA = partial(BayesianPPCA, 16, prior_scale=1.0, random_state=0)
 ESTIMATORS = {
@@ -51,3 +53,48 @@ def fit(run):
     for name, model in ESTIMATORS.items():
         score = model.score(X[:10_000])
         yield Row(f"log density a row, {name}", score, "nats", key=f"density {name}")
+
+
+#: Rows, features, components, and deviation of the loadings; that of the noise is 1.
+NUMBERS = [
+    (30, 20, 8, 1.0),
+    (25, 25, 5, 1.0),
+    (60, 15, 5, 1.0),
+    (50, 40, 7, 0.7),
+    (40, 10, 4, 0.7),
+    (80, 50, 12, 0.8),
+    (100, 20, 8, 0.4),
+    (500, 30, 10, 0.3),
+    (1000, 12, 3, 0.2),
+]
+
+
+@group({"-".join(map(str, case[:3])): case for case in NUMBERS})
+def number(run, n_rows, n_features, n_components, length):
+    """By how much the number of components is off, simulated, mean of 5 draws."""
+    off, numbers = {}, range(1, min(n_components + 5, n_features))
+    for seed in range(run.size(5, 2)):
+        rng = np.random.default_rng(seed)
+        loadings = length * rng.normal(size=(n_components, n_features))
+        X = rng.normal(size=(n_rows, n_components)) @ loadings
+        X += rng.normal(size=X.shape)
+        fits = [BayesianPPCA(k, random_state=0).fit(X) for k in numbers]
+        q = [(fit.posterior_, fit.components_.shape) for fit in fits]
+        gained = [
+            rotation_entropy(p.mean.reshape(shape), p.scale.reshape(shape))
+            for p, shape in q
+        ]
+        elbos = np.array([fit.elbo_ for fit in fits])
+        search = GridSearchCV(BayesianPPCA(random_state=0), {"n_components": numbers})
+        found = {
+            "elbo_": numbers[np.argmax(elbos)],
+            "bound of one rotation": numbers[np.argmax(elbos - gained)],
+            "score of five folds": search.fit(X).best_params_["n_components"],
+        }
+        if n_rows > n_features:
+            found["PCA, Minka"] = PCA("mle").fit(X).n_components_
+        for name, k in found.items():
+            off.setdefault(name, []).append(abs(k - n_components))
+    means = {name: float(np.mean(each)) for name, each in off.items()}
+    label = f"{n_rows} rows, {n_features} features, {n_components} components"
+    yield Row(f"{label} of {length}", means.pop("elbo_"), "", means, numbers=off)

@@ -53,6 +53,7 @@ from skvrem.vi.ppca._model import (
     log_densities,
     start_loadings,
 )
+from skvrem.vi.ppca._model_rotations import rotation_entropy
 from skvrem.vi.ppca._model_rows import RowDensity
 
 # Turns of means and standard deviations, at most.
@@ -153,9 +154,12 @@ class BayesianPPCA(
     elbo_, elbo_se_ : float
         Lower bound of the log evidence in nats, and its standard error: from fresh
         draws, at the end, of which there are more where their error is above `tol`.
+        Of ``posterior_`` turned every way, up to 50 components: rows are the same for
+        all rotations of these, so that the bound is higher by the entropy of that, by
+        Laplace's method. It compares numbers of components.
     objective_ : float
-        The bound on the draws of the fit, which is too high where loadings are many
-        beside them, in nats, priors included.
+        The bound of ``posterior_`` as it is, on the draws of the fit, which is too high
+        where loadings are many beside them, in nats, priors included.
     n_iter_ : int
         Steps.
     converged_ : bool
@@ -372,12 +376,10 @@ class BayesianPPCA(
 
         most = max(n_pairs, BOUND * usual)
         elbo, error = mean_within(self.tol, bound, n_pairs, most)
-        vars(self).update(
-            describe(result.point, result.objective),
-            elbo_=elbo,
-            elbo_se_=error,
-            **result.attributes(),
-        )
+        found = describe(result.point, result.objective)
+        q, shape = found["posterior_"], (k, d)
+        elbo += rotation_entropy(q.mean.reshape(shape), q.scale.reshape(shape))
+        vars(self).update(found, elbo_=elbo, elbo_se_=error, **result.attributes())
         if learn and self.noise_variance_ < AT_LEAST * moments.least_noise:
             self._warn_unseen(moments)
         if (root := self._joint_root()) is not None:
