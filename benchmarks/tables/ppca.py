@@ -2,8 +2,8 @@
 
 MNIST: 60,000 standardised rows of 784 pixels, 16 components, noise variance 1 and the
 prior N(0, 1) as in section 7 of Wang, Geffner and Domke (2024). ELBOs come with the
-standard error that their draws leave. Densities of rows are not comparable between constant
-pixels with noise and, in FactorAnalysis, without.
+standard error that their draws leave. Densities of rows are not comparable between
+constant pixels with noise and, in FactorAnalysis, without.
 """
 
 from functools import partial
