@@ -19,6 +19,7 @@ from skvrem.vi.gaussian._model_families import (
 from skvrem.vi.gaussian.nested import _model as nested
 from skvrem.vi.gaussian.nested._model import NestedPrior
 from skvrem.vi.gaussian.nested._model_modes import Quadratic
+from skvrem.vi.glm._counts import CONCENTRATIONS
 from skvrem.vi.glm.groups import _estimator, _model_rows
 from skvrem.vi.glm.groups._model import GroupedModel
 from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
@@ -387,6 +388,25 @@ def test_a_stream_is_near_a_fit(family):
         np.testing.assert_allclose(stream.coef_, whole.coef_, atol=2e-3)
     with pytest.raises(ValueError, match="for all batches of a stream"):
         stream.partial_fit(X, y)
+
+
+def test_a_stream_of_groups_learns_a_concentration():
+    """A few counts have theirs at an end: a mean over batches went there with them."""
+    X, y, group, _ = simulate("negative-binomial", 8, 60)
+    begun, whole = (
+        estimator("negative-binomial").fit(X[:n], y[:n], groups=group[:n])
+        for n in (len(y) - 60, len(y))
+    )
+    stream = pickle.loads(pickle.dumps(begun))  # without its rows
+    for n in range(len(y) - 60, len(y)):
+        before, row = stream._slopes_known, slice(n, n + 1)
+        stream.partial_fit(X[row], y[row], groups=group[row])
+        place = np.searchsorted(stream.groups_, group[row])
+        a, v = stream.posterior_.predictors(X[row], place)
+        about = a[:, None], v[:, None], y[row], np.empty(0)
+        own = [OverdispersedCounts(r).slope(*about) for r in CONCENTRATIONS]
+        np.testing.assert_allclose(stream._slopes_known, before + own, rtol=1e-9)
+    assert stream.concentration_ == pytest.approx(whole.concentration_, rel=0.1)
 
 
 def test_weights_are_repetitions():

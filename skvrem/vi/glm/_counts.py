@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 from skvrem.vi.gaussian._model import GaussianModel
 from skvrem.vi.gaussian._model_families import OverdispersedCounts
-from skvrem.vi.glm.groups._model_rows import Slope
+from skvrem.vi.glm.groups._model_rows import Slope, slopes_of_counts
 
 # Concentrations that are learnt: beyond, counts vary as Poisson's do.
 LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-4, 1e6
@@ -45,8 +45,7 @@ class ConcentrationModel(GaussianModel):
 
     def __init__(self, data, *given, known=None):
         super().__init__(*given)
-        self.data, self.known = data, known
-        self.search = ConcentrationSearch()
+        self.data, self.search = data, ConcentrationSearch(known=known)
 
     @property
     def left(self):
@@ -66,26 +65,12 @@ class ConcentrationModel(GaussianModel):
         return self.changed(family=family, search=search)
 
     def _loss_slope(self, point):
-        """Return the slope of the loss at a point, a function of counts."""
-        slopes, known = self._slopes_at(point), None
-        if self.known is not None:
-            known = CubicSpline(np.log(CONCENTRATIONS), self.known)
-
-        def slope(family):
-            (of_rows,) = slopes([family.concentration])
-            before = 0.0 if known is None else known(np.log(family.concentration))
-            return of_rows + before
-
-        return slope
+        """Return the `LossSlope` at a point."""
+        return self.search.slope(self._slopes_at(point))
 
     def slopes(self, point):
-        """Return the derivatives of the loss at `CONCENTRATIONS`, with what is known.
-
-        By the logarithm of the concentration. Whatever their number, rows add to them,
-        which they do not to a concentration: a few counts have theirs at an end.
-        """
-        slopes = self._slopes_at(point)(CONCENTRATIONS)
-        return slopes if self.known is None else slopes + self.known
+        """Return what is kept of all rows; see `LossSlope.kept`."""
+        return self._loss_slope(point).kept()
 
     def _slopes_at(self, point):
         """Return the function of concentrations that rows have the slopes of."""
@@ -96,7 +81,8 @@ class ConcentrationModel(GaussianModel):
             return lambda at: chunks.sum(partial(_slopes_of_block, *travels, at)).slope
         batch = self.data.batch(0, self.data.n_units)
         a, v = self.predictors(point.parameters, batch)
-        return partial(_slopes, (a, v, self.targets_of(batch), self.data.weight))
+        about = a, v, self.targets_of(batch), self.data.weight
+        return partial(slopes_of_counts, about)
 
     def changed(self, **changes):
         """Return the model with other attributes; see `GaussianModel`."""
@@ -106,14 +92,45 @@ class ConcentrationModel(GaussianModel):
         return vars(self) | {"data": None}  # rows stay where they are
 
 
-def _slopes(about, concentrations):
-    return np.array([OverdispersedCounts(r).slope(*about) for r in concentrations])
-
-
 def _slopes_of_block(model, parameters, concentrations, batch):
     a, v = model.predictors(parameters, batch)
     about = a, v, model.targets_of(batch), batch.weight
-    return Slope(_slopes(about, concentrations))
+    return Slope(slopes_of_counts(about, concentrations))
+
+
+class LossSlope:
+    """The slope of the loss of counts by the logarithm of their concentration.
+
+    A function of such counts.
+
+    Parameters
+    ----------
+    of_rows : callable
+        Returns the slopes of rows at concentrations.
+    known : ndarray of shape (len(CONCENTRATIONS),), or None
+        What is `kept` of other rows.
+    """
+
+    def __init__(self, of_rows, known):
+        self.of_rows, self.known, self._of_others = of_rows, known, None
+        if known is not None:
+            self._of_others = CubicSpline(np.log(CONCENTRATIONS), known)
+
+    def __call__(self, family):
+        """Return the slope of all rows at the concentration of counts."""
+        (slope,) = self.of_rows([family.concentration])
+        if self._of_others is not None:
+            slope = slope + self._of_others(np.log(family.concentration))
+        return float(slope)
+
+    def kept(self):
+        """Return the slopes of all rows at `CONCENTRATIONS`.
+
+        Whatever their number, rows add to them, which they do not to a concentration: a
+        few counts have theirs at an end.
+        """
+        slopes = self.of_rows(CONCENTRATIONS)
+        return slopes if self.known is None else slopes + self.known
 
 
 class ConcentrationSearch(NamedTuple):
@@ -136,6 +153,8 @@ class ConcentrationSearch(NamedTuple):
     left : float
         Nats that were left to gain where the last fit ended, infinity where it is not
         known.
+    known : ndarray of shape (len(CONCENTRATIONS),), default=None
+        What is kept of rows that fits do not see; see `LossSlope`.
     """
 
     last: tuple | None = None
@@ -143,6 +162,11 @@ class ConcentrationSearch(NamedTuple):
     low: float = LOWEST
     high: float = HIGHEST
     left: float = np.inf
+    known: np.ndarray | None = None
+
+    def slope(self, of_rows):
+        """Return the `LossSlope` of the rows of a fit, and of others."""
+        return LossSlope(of_rows, self.known)
 
     def step(self, slope, family):
         """Return better counts than a fit ended with, and the search after them.
@@ -168,7 +192,7 @@ class ConcentrationSearch(NamedTuple):
             to = float(np.log(counts_of_least(slope).concentration))
         if not low <= to <= high:
             to = 0.5 * (low + high)
-        search = ConcentrationSearch((at, here), bend, low, high, left)
+        search = ConcentrationSearch((at, here), bend, low, high, left, self.known)
         return OverdispersedCounts(float(np.exp(to))), search
 
 

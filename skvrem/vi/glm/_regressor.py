@@ -441,8 +441,8 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
     def _first_noise(self, data, targets):
         return TARGETS[self.family].first_noise(data, targets)
 
-    def _of_grouped_family(self, model, found, share):
-        return TARGETS[self.family].learnt_of_groups(self, model, found, share)
+    def _of_grouped_family(self, model, found):
+        return TARGETS[self.family].learnt_of_groups(self, model, found)
 
     def _more_columns(self):
         prior = self.prior_scale_

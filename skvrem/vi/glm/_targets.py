@@ -168,11 +168,8 @@ class NumberTargets:
         how = {"n_rows": n_rows, "least_noise": float(least)}
         return GroupedModel(GaussianNoise(1.0), *given, **how)
 
-    def learnt_of_groups(self, estimator, model, found, share):
-        """Return the fitted attributes of what a model of groups has learnt.
-
-        The rows are such a share of all of a stream.
-        """
+    def learnt_of_groups(self, estimator, model, found):
+        """Return the fitted attributes of what a model of groups has learnt."""
         if model.n_noisy is None:
             return {"noise_scale_": float(estimator.noise_scale), "noise_df_": np.inf}
         scale, spread = VaryingPosterior(found, model.rows.order).noise
@@ -285,7 +282,7 @@ class CountTargets:
         """Return the model of rows of groups."""
         return GroupedModel(PoissonCounts(), rows, prior, past)
 
-    def learnt_of_groups(self, estimator, model, found, share):
+    def learnt_of_groups(self, estimator, model, found):
         """Return the fitted attributes of what a model of groups has learnt."""
         return {}
 
@@ -374,16 +371,15 @@ class OverdispersedTargets(CountTargets):
         concentration, search = estimator.concentration, None
         if concentration == "learn":
             concentration = estimator.concentration_ if go_on else 1.0
-            search = ConcentrationSearch()
+            known = getattr(estimator, "_slopes_known", None) if go_on else None
+            search = ConcentrationSearch(known=known)
         family = OverdispersedCounts(float(concentration))
         return GroupedModel(family, rows, prior, past, search)
 
-    def learnt_of_groups(self, estimator, model, found, share):
+    def learnt_of_groups(self, estimator, model, found):
         """Return the fitted attributes of what a model of groups has learnt."""
-        of_rows, before = model.family.concentration, 1.0
-        if share < 1.0:
-            before = estimator.concentration_
-        return {"concentration_": before ** (1.0 - share) * of_rows**share}
+        known = None if model.search is None else model.loss_slope(found).kept()
+        return {"concentration_": model.family.concentration, "_slopes_known": known}
 
     def more_variance(self, estimator):
         """Return what counts vary by beside their mean, for a squared rate."""

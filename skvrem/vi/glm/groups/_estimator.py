@@ -292,7 +292,7 @@ class ByGroup:
             state["least"], state["seen"] = here.least_noise, moments
             state |= {"prior": prior, "order": order, "q": q, "scales": scales}
             state["fixed"] = "prior", "order", "q", "scales"
-            own = self._of_grouped_family(here, found, n_units / n_seen)
+            own = self._of_grouped_family(here, found)
             return {
                 **self._group_attributes(
                     here.rows,
@@ -393,11 +393,8 @@ class ByGroup:
         family = self._family(self)
         return GroupedModel(family, rows, prior, past)
 
-    def _of_grouped_family(self, model, found, share):
-        """Return the fitted attributes of what the family has learnt.
-
-        The rows are such a share of all of a stream.
-        """
+    def _of_grouped_family(self, model, found):
+        """Return the fitted attributes of what the family has learnt."""
         return {}
 
     def _group_scales(self, seen):

@@ -53,8 +53,8 @@ class GroupedModel(NestedModel):
     past : Quadratic, default=None
         What other rows have said.
     search : object, default=None
-        Of a better family: ``step(slope, family)`` returns one and the search after
-        it, of the function that returns the slope of one. See `ConcentrationSearch`.
+        Of a better family: ``slope(of_rows)`` returns what ``step(slope, family)``
+        takes, which returns one and the search after it. See `ConcentrationSearch`.
     n_rows : float, default=0.0
         Of Gaussian noise: rows of now and of the past, which is of noise one then.
     least_noise : float, default=None
@@ -123,10 +123,14 @@ class GroupedModel(NestedModel):
         """Return the model with a better family, None where it is known."""
         if self.search is None:
             return None
-        about = self.rows.order, self.rows.origin
-        posterior = VaryingPosterior(self.posterior(point, False), *about)
-        family, search = self.search.step(self.rows.slope(posterior), self.family)
+        slope = self.loss_slope(self.posterior(point, False))
+        family, search = self.search.step(slope, self.family)
         return type(self)(family, self.rows, self.of_zero, self.past, search)
+
+    def loss_slope(self, parts):
+        """Return the slope of the loss of rows at `Parts`, by what is searched."""
+        posterior = VaryingPosterior(parts, self.rows.order, self.rows.origin)
+        return self.search.slope(self.rows.slopes(posterior))
 
     def seen(self, point):
         """Return what all rows say of groups, as the past of those to come.

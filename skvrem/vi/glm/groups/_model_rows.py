@@ -173,12 +173,12 @@ class GroupRows(GroupColumns):
         """Return the likelihood of a family."""
         return rows_of(family, self.design, self.y, self.weight)
 
-    def slope(self, posterior):
-        """Return a function of overdispersed counts: their `slope`."""
+    def slopes(self, posterior):
+        """Return a function of concentrations: the slopes of the loss there."""
         place = np.repeat(np.arange(self.n_groups), np.diff(self.design.bounds))
         a, v = posterior.predictors(self.design.rows, place)
         about = a[:, None], v[:, None], self.y, self.weight
-        return lambda family: family.slope(*about)
+        return partial(slopes_of_counts, about)
 
     def some(self, step):
         """Return every `step`-th group, and their share of the rows."""
@@ -221,9 +221,9 @@ class GroupBlocks(GroupColumns):
         """Return the likelihood of a family."""
         return PredictorBlocks(self, family)
 
-    def slope(self, posterior):
-        """Return a function of overdispersed counts: their `slope`."""
-        return lambda family: self.sum(_slope_of_block, family, posterior).slope
+    def slopes(self, posterior):
+        """Return a function of concentrations: the slopes of the loss there."""
+        return lambda at: self.sum(_slopes_of_block, at, posterior).slope
 
     def some(self, step):
         """Return every `step`-th group, and their share of the rows."""
@@ -279,14 +279,22 @@ class PredictorBlocks(Predictors):
 class Slope(NamedTuple):
     """Of the expected loss of some rows, by the log-concentration of their counts.
 
-    A number, or an array of those at several concentrations.
+    At several concentrations.
     """
 
-    slope: Any
+    slope: np.ndarray
 
 
-def _slope_of_block(rows, family, posterior):
-    return Slope(rows.slope(posterior)(family))
+def slopes_of_counts(about, concentrations):
+    """Return slopes of the loss of counts at concentrations, by their logarithms.
+
+    about: means and variances of predictors, counts and weights.
+    """
+    return np.array([OverdispersedCounts(r).slope(*about) for r in concentrations])
+
+
+def _slopes_of_block(rows, concentrations, posterior):
+    return Slope(rows.slopes(posterior)(concentrations))
 
 
 def _local_of_block(rows, family, *about):
