@@ -71,6 +71,12 @@ class KeptRows(NamedTuple):
         """Whether nothing has been left out."""
         return len(self.keys) == self.n_seen
 
+    @property
+    def n_bytes(self):
+        """What the rows take, with all that belongs to them."""
+        rows, targets, weight, keys, _, share, groups = self
+        return _bytes_of(rows, targets, weight, keys, share, groups)
+
     def beside(self, data, targets, times=1.0):
         """Return a source of the rows kept and of new ones, and their targets."""
         if not self.n_seen:
@@ -104,10 +110,7 @@ class StoredRows(NamedTuple):
     @property
     def n_bytes(self):
         """What the rows take, with all that belongs to them."""
-        rows = [self.rows]
-        if sp.issparse(self.rows):
-            rows = self.rows.data, self.rows.indices, self.rows.indptr
-        return sum(array.nbytes for array in (*rows, *self[1:]))
+        return _bytes_of(*self)
 
     def some(self, which):
         """Return a copy of rows of some numbers."""
@@ -225,6 +228,14 @@ def _drawn(parts, n, spread_of, rng):
         drawn.append(some._replace(share=some.share / p[here]))
         first += part.n_rows
     return drawn
+
+
+def _bytes_of(rows, *others):
+    """Return what rows take, with what belongs to them; some may not be there."""
+    parts = [rows]
+    if sp.issparse(rows):
+        parts = [rows.data, rows.indices, rows.indptr]
+    return sum(part.nbytes for part in (*parts, *others) if part is not None)
 
 
 def _of_each(ids, keys, share, most):

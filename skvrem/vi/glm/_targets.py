@@ -371,7 +371,8 @@ class OverdispersedTargets(CountTargets):
         concentration, search = estimator.concentration, None
         if concentration == "learn":
             concentration = estimator.concentration_ if go_on else 1.0
-            known = getattr(estimator, "_slopes_known", None) if go_on else None
+            others = past is not None
+            known = getattr(estimator, "_slopes_known", None) if others else None
             search = ConcentrationSearch(known=known)
         family = OverdispersedCounts(float(concentration))
         return GroupedModel(family, rows, prior, past, search)

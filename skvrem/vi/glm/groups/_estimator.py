@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, column_moments, of_dask
+from skvrem.data import as_source, column_moments, joined, of_dask
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import check_unchanged, feature_names
 from skvrem.utils._columns import check_column, column_names, column_number
@@ -99,6 +99,27 @@ class OpenedGroups(NamedTuple):
     targets: Any
     labels: np.ndarray
     counts: np.ndarray
+
+    @classmethod
+    def of(cls, rows, targets, weight, ids):
+        """Return rows in memory, those of a group together."""
+        labels, group = np.unique(ids, return_inverse=True)
+        if (np.diff(group) < 0).any():
+            turn = np.argsort(group, kind="stable")
+            rows, targets = rows[turn], targets[turn]
+            weight = weight[turn] if weight is not None and len(weight) else weight
+        data = as_source(np.ascontiguousarray(rows), weight)
+        return cls(data, targets, labels, np.bincount(group))
+
+    @property
+    def ids(self):
+        """Ids of the groups of rows in memory, (n_rows,)."""
+        return np.repeat(self.labels, self.counts)
+
+    def beside(self, kept):
+        """Return them beside the rows that a stream has kept."""
+        data, targets = kept.beside(self.data, self.targets)
+        return self.of(data.rows, targets, data.weight, joined(kept.groups, self.ids))
 
     def rows(self, order, q, at, n_groups, origin):
         """Return the rows for a model of groups of which these are the numbers at."""
@@ -206,24 +227,34 @@ class ByGroup:
             given = X, y, sample_weight, groups, not go_on
             opened = self._open_group_rows(*given, **more)
         last = self._start_from(last, go_on)
+        new, memory = opened, self._memory_of_groups(go_on) if stream else None
+        if go_on:
+            check_kind(new.labels, self.groups_)
+        # All rows of the stream are seen again, or those before are a quadratic.
+        again = go_on and memory is not None
+        again = again and (memory.short or memory.grown(new.data.n_units))
+        if again:
+            opened = new.beside(memory.kept)
         data, targets, labels, counts = opened
         if not go_on and self.fit_intercept:
             check_spread(data)
         before = self._group_state if go_on else None
+        others = go_on and not again
         now, past, drawn = np.arange(len(labels)), None, None
         learned = self._learns_width and not stream
         learned = learned and among(self.prior_scale, ("learn",))
         moments, scales = None, None
-        if go_on:
-            check_kind(labels, self.groups_)
+        if others:
             every = np.union1d(self.groups_, labels)
             at = np.searchsorted(every, self.groups_)
             now, labels = np.searchsorted(every, labels), every
             past = before["past"].spread(at, len(every))
+        if go_on:
             prior, order, q, scales = (before[name] for name in before["fixed"])
             origin, units = _origin_of(self.posterior_), None
             if before.get("seen") is not None:
-                moments = before["seen"].merged(self._moments(data, targets))
+                moments = self._moments(data, targets)
+                moments = before["seen"].merged(moments) if others else moments
         else:
             order, q = self._order(X, data.n_features)
             origin, units = self._start_of_origin(data, order, q, last)
@@ -248,15 +279,16 @@ class ByGroup:
         rows = opened.rows(order, q, now, len(labels), origin)
         each = np.zeros(len(labels), int)
         each[now] = counts
-        if go_on:
+        if others:
             each[at] += self.n_group_samples_
         n_rows = data.total_weight
-        n_rows += before["n_rows"] if go_on else 0.0
+        n_rows += before["n_rows"] if others else 0.0
         given = data, targets, prior
         how = {"go_on": go_on, "seen": moments}
         model = self._grouped_model(rows, *given, past, n_rows, **how)
-        if not stream:
-            model = integrated(model)
+        model = integrated(model)
+        if again and model.family.overflows:  # Steps from far away may lead nowhere.
+            last = None
         point = self._group_start(model, data, targets, labels, last)
         if units is not None:
             model = OriginModel(model, *units)
@@ -278,9 +310,9 @@ class ByGroup:
             prior, passes = prior_of(width * wider), passes + more
             model = model.of_prior(prior)
         dtype = self.coef_.dtype if go_on else data.dtype
-        seen, n_units = self.n_samples_seen_ if go_on else 0, data.n_units
-        n_seen = seen + n_units
-        if go_on and "drawn" in before and before["drawn"].is_of(n_seen):
+        n_units = new.data.n_units
+        n_seen = n_units + (self.n_samples_seen_ if go_on else 0)
+        if others and "drawn" in before and before["drawn"].is_of(n_seen):
             drawn = before["drawn"].spread(at, len(labels))
 
         def describe(point, objective, model=model):
@@ -327,6 +359,13 @@ class ByGroup:
             describe(result.point, result.objective, last), **result.attributes()
         )
         if not stream:
+            self._rows = data, targets, opened.ids
+        elif memory is not None:
+            memory = memory.after_groups(new.data, new.targets, new.ids)
+        if stream:
+            looked = memory is not None and not others
+            self._memory = memory.looked() if looked else memory
+        else:
             self._warn_of_groups(prior, q)
 
     def _warn_of_groups(self, prior, q):
@@ -365,14 +404,7 @@ class ByGroup:
         rows, y, ids = open_groups(self, X, y, groups, self.groups, reset=reset)
         weight = check_weight(sample_weight, len(rows))
         targets = self._targets(y, weight, self, **more)
-        labels, group = np.unique(ids, return_inverse=True)
-        # A group's rows together.
-        if (np.diff(group) < 0).any():
-            turn = np.argsort(group, kind="stable")
-            rows, targets = rows[turn], targets[turn]
-            weight = None if weight is None else weight[turn]
-        data = as_source(np.ascontiguousarray(rows), weight)
-        return OpenedGroups(data, targets, labels, np.bincount(group))
+        return OpenedGroups.of(rows, targets, weight, ids)
 
     def _open_group_blocks(self, X, y, sample_weight, groups, offset=None):
         """Return the `OpenedGroups` rows of a fit on dask."""

@@ -4,7 +4,7 @@ Sums are made in ``_kernels.py``, here or in the blocks where rows lie.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln

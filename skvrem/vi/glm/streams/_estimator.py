@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from skvrem.data import KeptRows
 from skvrem.utils._validation import among
 from skvrem.vi.gaussian._guards import StreamsWithoutBound
 from skvrem.vi.gaussian._plan import FULL_RANK
@@ -240,6 +241,23 @@ class StreamsWithMemory(StreamsWithoutBound):
         if data.remote:  # those of a fit
             return Gram.of_blocks(data)._replace(prior=prior)
         return Gram.of(data, targets, prior, before)
+
+    def _memory_of_groups(self, go_on):
+        """Return the `Memory` of all rows before a batch with groups.
+
+        None where they are not kept: as they are too many, of a fit on dask or one that
+        was pickled, or the sums of squares and products say all of them.
+        """
+        none = Memory(KeptRows(), None)
+        if self._has_gram or not go_on:
+            return None if self._has_gram else none
+        if "_memory" in vars(self):
+            return self._memory
+        rows = vars(self).get("_rows")  # rows of a fit do not travel
+        if rows is None or rows[0].remote:
+            return None
+        memory = none.after_groups(*rows)
+        return None if memory is None else memory.looked()
 
     def _memory_before(self):
         """Return what is kept of the rows before a batch."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.data import MOST_BYTES, StreamRows, as_source
+from skvrem.data import MOST_BYTES, KeptRows, StreamRows, as_source
 from skvrem.vi.gaussian._model import GaussianModel, as_vector, structure_of
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
@@ -44,9 +44,10 @@ class Memory(NamedTuple):
 
     Attributes
     ----------
-    kept : StreamRows
-    prior : MeanField
-        Of the stream, before any rows.
+    kept : StreamRows or KeptRows
+        The second of rows with groups, all of which it has.
+    prior : MeanField, or None
+        Of the stream, before any rows; None with groups.
     about : MeanField, FullRank or LowRank
         The posterior when the rows kept were last seen.
     n_looked : int
@@ -55,8 +56,8 @@ class Memory(NamedTuple):
         Of the columns of all rows, which the prior follows; None for one that stands.
     """
 
-    kept: StreamRows
-    prior: MeanField
+    kept: StreamRows | KeptRows
+    prior: MeanField | None
     about: Any = None
     n_looked: int = 0
     seen: Any = None
@@ -72,7 +73,14 @@ class Memory(NamedTuple):
         how = MOST_BYTES, KEPT, partial(_variances, *about)
         return before._replace(kept=before.kept.after(data, targets, *how))
 
-    def looked(self, posterior):
+    def after_groups(self, data, targets, ids):
+        """Return the memory of all rows with groups, None where they are too many."""
+        n_rows = self.kept.n_seen + data.n_units
+        kept = self.kept.after(data, targets, n_rows, ids)
+        fits = n_rows <= KEPT or kept.n_bytes <= MOST_BYTES
+        return self._replace(kept=kept) if fits else None
+
+    def looked(self, posterior=None):
         """Return the memory when all rows kept have been seen, which led to this."""
         return self._replace(about=posterior, n_looked=self.kept.n_seen)
 
@@ -80,6 +88,10 @@ class Memory(NamedTuple):
     def short(self):
         """Whether all rows are seen again with each batch."""
         return self.kept.n_seen <= KEPT
+
+    def grown(self, n_new):
+        """Whether the stream has grown, with a batch, since the rows kept were seen."""
+        return self.kept.n_seen + n_new >= GROWTH * self.n_looked
 
     @classmethod
     def nothing(cls, prior):
@@ -109,7 +121,7 @@ class Memory(NamedTuple):
         kept, about = self.kept, (posterior, family, intercept)
         if not kept.are_all and isinstance(posterior, LowRank):
             return posterior, data, targets
-        grown = kept.n_seen + data.n_units >= GROWTH * self.n_looked
+        grown = self.grown(data.n_units)
         tells = kept.are_all or kept.n_kept >= ENOUGH * posterior.n_dim
         due = self.short or (grown and tells)
         if not due and not self._moved(*about, data, targets):
