@@ -24,6 +24,7 @@ from skvrem.vi.glm.groups import _estimator, _model_rows
 from skvrem.vi.glm.groups._model import GroupedModel
 from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
 from skvrem.vi.glm.groups._model_rows import Design, GroupRows
+from skvrem.vi.glm.streams import _memory
 
 M, P, Q = 5, 4, 2
 # The intercept and the second column differ by group.
@@ -388,6 +389,83 @@ def test_a_stream_is_near_a_fit(family):
         np.testing.assert_allclose(stream.coef_, whole.coef_, atol=2e-3)
     with pytest.raises(ValueError, match="for all batches of a stream"):
         stream.partial_fit(X, y)
+
+
+def sorted_by_target(family, n_groups=8, each=30):
+    """Rows of groups by their targets, with ids that are words, weights and offsets."""
+    X, y, group, _ = simulate(family, n_groups, each)
+    o, rng = np.argsort(y, kind="stable"), np.random.default_rng(0)
+    given = {"groups": np.array([f"g{i}" for i in group])[o]}
+    given["sample_weight"] = rng.integers(1, 3, len(y)).astype(float)
+    if family != "logistic":
+        given["offset"] = 0.2 * rng.normal(size=len(y))
+    return X[o], y[o], given
+
+
+def widths_apart(stream, whole):
+    """How far a stream is from a fit, in standard deviations of the posterior."""
+    far = [
+        (getattr(stream, f"{name}_") - getattr(whole, f"{name}_"))
+        / getattr(whole, f"{name}_std_")
+        for name in ("coef", "intercept", "group_intercept")
+    ]
+    return max(np.abs(part).max() for part in far)
+
+
+@pytest.mark.parametrize("begun", [0, 60])
+@pytest.mark.parametrize("family", ["logistic", "poisson", "negative-binomial"])
+def test_a_sorted_stream_of_groups_ends_at_a_fit(family, begun):
+    """With a Gaussian of the rows before it ended two to ten deviations away."""
+    X, y, given = sorted_by_target(family)
+    params = {"prior_scale": 1.0, "tol": 1e-3}
+    whole = estimator(family, **params).fit(X, y, **given)
+    stream, classes = estimator(family, **params), {}
+    if family == "logistic":
+        begun, classes = 2 * begun, {"classes": [0, 1]}  # some of the second class
+
+    def part(rows):
+        return X[rows], y[rows], {name: some[rows] for name, some in given.items()}
+
+    if begun:
+        turn = np.random.default_rng(1).permutation(len(y))
+        X, y = X[turn], y[turn]
+        given = {name: some[turn] for name, some in given.items()}
+        rows, targets, own = part(slice(begun))
+        stream.fit(rows, targets, **own)
+    for first in range(begun, len(y), 20):
+        rows, targets, own = part(slice(first, first + 20))
+        stream.partial_fit(rows, targets, **own, **classes)
+        rows[:] = np.nan  # users may use arrays again
+        if first > begun:
+            stream = pickle.loads(pickle.dumps(stream))
+    assert stream.n_samples_seen_ == stream.n_group_samples_.sum() == len(y)
+    assert widths_apart(stream, whole) < 0.02
+    ratio = stream.population_intercept_scale_ / whole.population_intercept_scale_
+    assert ratio == pytest.approx(1.0, rel=0.02)
+    if family == "negative-binomial":
+        assert stream.concentration_ == pytest.approx(whole.concentration_, rel=0.02)
+
+
+def test_rows_of_groups_are_seen_again_where_a_stream_has_grown(monkeypatch):
+    monkeypatch.setattr(_memory, "KEPT", 60)
+    X, y, given = sorted_by_target("negative-binomial")
+    whole = BayesianGLMRegressor("negative-binomial").fit(X, y, **given)
+    stream, looked = BayesianGLMRegressor("negative-binomial"), []
+    for first in range(0, len(y), 20):
+        some = slice(first, first + 20)
+        own = {name: part[some] for name, part in given.items()}
+        stream.partial_fit(X[some], y[some], **own)
+        looked.append(stream._memory.n_looked)
+        assert stream._memory.kept.n_seen == stream.n_group_samples_.sum()
+    assert looked == [20, 40, 60, 80, 100, 120, 120, 160, 160, 200, 200, 240]
+    assert widths_apart(stream, whole) < 0.1
+    # Rows that take too many bytes are left out, and all are a Gaussian from there on.
+    monkeypatch.setattr(_memory, "MOST_BYTES", 1)
+    for turn in range(2):
+        stream.partial_fit(X, y, **given)
+        assert stream._memory is None
+        assert stream.n_samples_seen_ == (turn + 2) * len(y)
+    assert stream.concentration_ == pytest.approx(whole.concentration_, rel=0.3)
 
 
 def test_a_stream_of_groups_learns_a_concentration():

@@ -349,10 +349,10 @@ class BayesianLogisticRegression(
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
-        All rows are kept up to 1,000, or as many as 8 MB hold (100,000 of six
-        features): so far the posterior, and a width of the prior that is learned, end
-        near those of a fit to all of them, in whatever order they come; of rows of one
-        class the width is that of its own prior. Beyond, it stays, and a Gaussian of
+        Without groups all rows are kept up to 1,000, or as many as 8 MB hold (100,000
+        of six features): so far the posterior, and a width of the prior that is
+        learned, end near those of a fit to all of them, in whatever order they come; of
+        rows of one class the width is that of its own prior. Beyond, it stays, and a Gaussian of
         all is kept beside a sample that 8 MB hold, or of 1,000, in which rows have a
         larger share the more uncertain their logits were. Up to 1,000 rows these are
         seen again with each batch, later where the stream has grown by a fifth, or a
@@ -371,8 +371,14 @@ class BayesianLogisticRegression(
         sample_weight : array-like of shape (n_samples,), default=None
             Rows count so many times.
         groups : array-like of shape (n_samples,), default=None
-            As in `fit`, for all batches of a stream or for none. What earlier rows said
-            of their group is kept as a Gaussian of its coefficients.
+            As in `fit`, for all batches of a stream or for none. All rows are kept as
+            long as they are up to 1,000 or take up to 8 MB, and seen again with each
+            batch, beyond 1,000 where the stream has grown by a fifth. So the posterior
+            ends at that of a fit to them, given the prior and ``population_origin_``,
+            which is that of the first batch. Between, with more rows, or going on from
+            a pickled fit or one on dask, what earlier rows said is a Gaussian of
+            coefficients, which rows sorted by class may lead elsewhere. No sample is
+            kept then.
 
         Returns
         -------

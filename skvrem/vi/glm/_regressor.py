@@ -495,10 +495,10 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
-        The posterior of what has been seen is the prior of the batch. Of counts all
-        rows are kept up to 1,000, or as many as 8 MB hold, and the posterior ends at
-        that of a fit to them, with a width of the prior that is learned (while all
-        counts are the same, that of its own prior); beyond these
+        The posterior of what has been seen is the prior of the batch. Of counts,
+        without groups, all rows are kept up to 1,000, or as many as 8 MB hold, and the
+        posterior ends at that of a fit to them, with a width of the prior that is
+        learned (while all counts are the same, that of its own prior); beyond these
         the width stays, and a sample is kept, in which rows have a larger share the
         more uncertain their predictors were. Up to 1,000 rows
         these are seen again with each batch, later where the stream has grown by a
@@ -516,9 +516,14 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
         offset : array-like of shape (n_samples,), default=None
             As in `fit`.
         groups : array-like of shape (n_samples,), default=None
-            As in `fit`, for all batches of a stream or for none. What earlier rows said
-            of their group is kept: of "gaussian" all of it, of counts a Gaussian of its
-            coefficients.
+            As in `fit`, for all batches of a stream or for none. Of "gaussian" all that
+            earlier rows said of their group is kept. Of counts so are all rows, as long
+            as they are up to 1,000 or take up to 8 MB: they are seen again with each
+            batch, beyond 1,000 where the stream has grown by a fifth. So the posterior
+            ends at that of a fit to them, given ``population_origin_``, which is that
+            of the first batch. Between, with more rows, or going on from a pickled fit
+            or one on dask, what earlier rows said is a Gaussian of coefficients, which
+            rows sorted by their targets may lead elsewhere.
 
         Returns
         -------

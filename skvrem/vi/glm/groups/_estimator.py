@@ -358,14 +358,14 @@ class ByGroup:
         vars(self).update(
             describe(result.point, result.objective, last), **result.attributes()
         )
-        if not stream:
-            self._rows = data, targets, opened.ids
-        elif memory is not None:
-            memory = memory.after_groups(new.data, new.targets, new.ids)
         if stream:
+            if memory is not None:
+                memory = memory.after_groups(new.data, new.targets, new.ids)
             looked = memory is not None and not others
             self._memory = memory.looked() if looked else memory
         else:
+            if not (self._has_gram or data.remote):
+                self._rows = data, targets, opened.ids
             self._warn_of_groups(prior, q)
 
     def _warn_of_groups(self, prior, q):

@@ -254,7 +254,7 @@ class StreamsWithMemory(StreamsWithoutBound):
         if "_memory" in vars(self):
             return self._memory
         rows = vars(self).get("_rows")  # rows of a fit do not travel
-        if rows is None or rows[0].remote:
+        if rows is None:
             return None
         memory = none.after_groups(*rows)
         return None if memory is None else memory.looked()
