@@ -352,13 +352,13 @@ class BayesianLogisticRegression(
         Without groups all rows are kept up to 1,000, or as many as 8 MB hold (100,000
         of six features): so far the posterior, and a width of the prior that is
         learned, end near those of a fit to all of them, in whatever order they come; of
-        rows of one class the width is that of its own prior. Beyond, it stays, and a Gaussian of
-        all is kept beside a sample that 8 MB hold, or of 1,000, in which rows have a
-        larger share the more uncertain their logits were. Up to 1,000 rows these are
-        seen again with each batch, later where the stream has grown by a fifth, or a
-        batch, or many small ones, move the posterior by more than its width. Pickles
-        have the rows that are kept. Goes on from a `fit`. There is no ``elbo_`` then,
-        as the sum of the bounds of batches is no bound.
+        rows of one class the width is that of its own prior. Beyond, it stays, and a
+        Gaussian of all is kept beside a sample that 8 MB hold, or of 1,000, in which
+        rows have a larger share the more uncertain their logits were. Up to 1,000 rows
+        these are seen again with each batch, later where the stream has grown by a
+        fifth, or a batch, or many small ones, move the posterior by more than its
+        width. Pickles have the rows that are kept. Goes on from a `fit`. There is no
+        ``elbo_`` then, as the sum of the bounds of batches is no bound.
 
         Parameters
         ----------

@@ -148,7 +148,8 @@ class ByGroup:
     (`_target_kind`), and ``_likely_group_scales(seen)``, the medians of the priors of
     the population's scales for ``population_scale="auto"``, of features (n_features,)
     and of the intercept; ``_prior_of`` and ``_moments``, which returns what is seen,
-    are those of :class:`GaussianPosterior`.
+    are those of :class:`GaussianPosterior`; ``_has_gram`` and ``_memory_of_groups`` of
+    :class:`StreamsWithMemory`.
     """
 
     _target_kind: str
