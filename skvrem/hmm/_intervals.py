@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.hmm._input import fitted_parameters, naming_impossible, open_rows, ready
 from skvrem.hmm._model import differences
 from skvrem.hmm.emissions._base import published
-from skvrem.hmm.emissions._coordinates import rescale
+from skvrem.hmm.emissions._coordinates import SCALES, rescale
 from skvrem.hmm.forward_backward._model_passes import stationary
 from skvrem.utils._algebra import pieces
 from skvrem.utils._parallel import threads
@@ -75,6 +75,12 @@ def confidence_intervals(
     a parameter and are transformed back: logarithms of what is positive, log-odds
     of probabilities, real numbers as they are. So they hold no impossible value.
 
+    Those of angles, as of the mean directions of `VonMises`, are the estimate less and
+    plus as much, not wrapped: an end may lie beyond -pi or pi, and the lower one is
+    below the upper. Where they would go round, or the rows say nothing of the angle,
+    as with a concentration of 0, they are the whole circle, the estimate less and plus
+    pi; the standard error is as it was found.
+
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
@@ -100,7 +106,7 @@ def confidence_intervals(
     UserWarning
         If the rows say nothing of some parameters, as at a boundary (a transition
         of probability 0, the first state of a single sequence) or where states
-        are alike. These are NaN.
+        are alike. These are NaN, but for the ends of angles, see above.
 
     Examples
     --------
@@ -117,16 +123,22 @@ def confidence_intervals(
     model, parameters, vector, hessian = _curvature(self, X, level, given)
     values, scales = _flatten(model, parameters)
 
+    angles = scales == "direction"
+
     def on_scale(moved):
         at = model.bind(moved, parameters)
-        return rescale(_flatten(model, at)[0], scales, "to")
+        at = rescale(_flatten(model, at)[0], scales, "to")
+        # One that has been wrapped is a turn away from where it would have come to.
+        near = values + SCALES["direction"].back(at - values)
+        return np.where(angles, near, at)
 
     errors = _errors(on_scale, vector, hessian, len(scales))
     if np.isnan(errors).any():
+        turns = ", of angles the whole circle" if np.isnan(errors[angles]).any() else ""
         warnings.warn(
             f"The rows say nothing of {int(np.isnan(errors).sum())} of the "
             f"{errors.size} parameters: they are at a boundary, as a probability "
-            "of 0, or the states are alike. Their intervals are NaN.",
+            f"of 0, or the states are alike. Their intervals are NaN{turns}.",
             UserWarning,
             stacklevel=2,
         )
@@ -141,7 +153,9 @@ def _flatten(model, parameters):
     values = np.concatenate([np.ravel(p) for p in (start, transmat, emission)])
     scales = np.tile(np.asarray(model.emission.scales()), len(emission))
     of_chain = ["probability"] * start.size + [model.transitions.scale] * transmat.size
-    return values, np.append(of_chain, scales)
+    scales = np.append(of_chain, scales)
+    # However a family moves its angles, their intervals are alike.
+    return values, np.where(scales == "angle", "direction", scales)
 
 
 def _limits(model, parameters, values):
@@ -330,10 +344,12 @@ def _errors(function, vector, hessian, size):
 def _interval(values, scales, errors, level):
     """Return lower and upper ends, and standard errors, from those on the scales."""
     reach = ndtri(0.5 + 0.5 * level) * errors
-    centre = rescale(values, scales, "to")
+    centre, angles = rescale(values, scales, "to"), np.asarray(scales) == "direction"
+    reach = np.where(angles, np.fmin(reach, np.pi), reach)  # all of it where NaN
+    ends = np.where(angles, "real", scales)  # they are not wrapped
     # Of what is fixed nothing but itself, not what a scale makes of it.
     low, high = (
-        np.where(reach == 0.0, values, rescale(centre + way, scales, "back"))
+        np.where(reach == 0.0, values, rescale(centre + way, ends, "back"))
         for way in (-reach, reach)
     )
     return low, high, errors * rescale(values, scales, "rate")

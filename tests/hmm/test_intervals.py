@@ -5,7 +5,17 @@ import pytest
 from scipy.special import ndtri
 
 from skvrem import VRHMM
-from skvrem.hmm import Bernoulli, Categorical, Gaussian, Homogeneous, Poisson
+from skvrem.hmm import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Homogeneous,
+    Poisson,
+    Product,
+    Regression,
+    VonMises,
+    WrappedCauchy,
+)
 
 Z = ndtri(0.975)
 
@@ -150,8 +160,6 @@ def test_weights_fixed_parameters_and_bad_levels(two):
 
 
 def test_intervals_of_products_and_categories():
-    from skvrem.hmm import Product
-
     rng = np.random.default_rng(4)
     states = rng.integers(2, size=60).repeat(10)
     X = np.column_stack(
@@ -170,3 +178,72 @@ def test_intervals_of_products_and_categories():
     assert np.isfinite(
         codes.confidence_intervals(X[:, :1] > 2.0)[2].emission.probability_
     ).all()
+
+
+def of_mean(found, part=None):
+    """Lower and upper end of every mean angle, and its standard error."""
+    return [
+        (f.emission if part is None else f.emission[part]).mean_.ravel() for f in found
+    ]
+
+
+@pytest.mark.parametrize("family", [VonMises, WrappedCauchy])
+@pytest.mark.parametrize("around", [3.1, -3.1, np.pi])
+def test_ends_of_angles_are_not_wrapped(family, around):
+    rng = np.random.default_rng(0)
+    apart = rng.vonmises(0.0, 4.0, 60)
+    apart = np.append(apart, -apart)  # so that the mean is `around`
+    moved, X = (np.angle(np.exp(1j * (apart + to)))[:, None] for to in (0.2, around))
+    model = VRHMM(emission=family(mean_init=around)).fit(X)
+    low, high, error = of_mean(model.confidence_intervals(X))
+    mean = model.emission_.mean_.ravel()
+    assert low < mean < high and (low < -np.pi or high > np.pi)
+    np.testing.assert_allclose([mean - low, high - mean], [Z * error] * 2)
+    # As far from the cut, of which the likelihood knows nothing.
+    wanted = VRHMM(emission=family(mean_init=0.2)).fit(moved)
+    wanted = of_mean(wanted.confidence_intervals(moved))[2]
+    np.testing.assert_allclose(error, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", [VonMises, WrappedCauchy])
+def test_an_angle_that_is_hardly_known_has_the_whole_circle(family):
+    X = np.random.default_rng(1).uniform(-np.pi, np.pi, (300, 1))
+    model = VRHMM(emission=family(), random_state=0).fit(X)
+    found = model.confidence_intervals(X)
+    low, high, error = of_mean(found)
+    mean = model.emission_.mean_.ravel()
+    assert Z * error > np.pi
+    np.testing.assert_allclose([low, high], [mean - np.pi, mean + np.pi])
+    # At no concentration rows say nothing of it, nor of the concentration.
+    X = np.linspace(-np.pi, np.pi, 101)[1:, None]
+    model = VRHMM(emission=family(), random_state=0).fit(X)
+    with pytest.warns(UserWarning, match="are NaN, of angles the whole circle"):
+        found = model.confidence_intervals(X)
+    low, high, error = of_mean(found)
+    mean = model.emission_.mean_.ravel()
+    np.testing.assert_allclose([low, high], [mean - np.pi, mean + np.pi])
+    assert np.isnan(error) and np.isnan(found.lower.emission.concentration_)
+    fixed = VRHMM(emission=family(mean=3.0)).fit(X)
+    with pytest.warns(UserWarning, match="are NaN\\."):
+        found = of_mean(fixed.confidence_intervals(X))
+    np.testing.assert_array_equal(found, [[3.0], [3.0], [0.0]])
+
+
+def test_angles_of_parts_and_of_regressions_have_intervals_alike():
+    rng = np.random.default_rng(2)
+    z = rng.normal(size=400)
+    angle = np.angle(np.exp(1j * (2.9 + rng.vonmises(0.0, np.exp(0.3 * z - 2.3)))))
+    X = np.column_stack([angle, z])
+    parts = [("turn", VonMises(), [0]), ("x", Gaussian(), [1])]
+    model = VRHMM(emission=Product(parts), random_state=0).fit(X)
+    alone = VRHMM(emission=VonMises(), random_state=0).fit(X[:, :1])
+    found = of_mean(model.confidence_intervals(X), "turn")
+    np.testing.assert_allclose(
+        found, of_mean(alone.confidence_intervals(X[:, :1])), rtol=1e-4
+    )
+    spread = Regression("vonmises", covariates=[1], depends=["concentration"])
+    model = VRHMM(emission=spread, random_state=0).fit(X)
+    low, high, error = of_mean(model.confidence_intervals(X))
+    mean, reach = model.emission_.mean_.ravel(), np.minimum(Z * error, np.pi)
+    np.testing.assert_allclose([low, high], [mean - reach, mean + reach])
+    assert low < -np.pi or high > np.pi

@@ -111,7 +111,7 @@ class Emission(BaseEstimator):
     ``name_init`` a start; fitted attributes are ``name_``. A subclass must define
 
     - ``parameter_scales``: names of the parameters, and what they are, "real",
-      "positive" or "probability";
+      "positive", "probability" or "direction" (an angle, from -pi to pi);
     - ``sufficient(X)``: the features F of rows, (n_rows, n_features), where NaN is any
       number. Before them come masks, 1 where a value of X is seen, one a column;
     - ``theta(parameters)``: the coefficients of masks and features, (n_states,
@@ -692,6 +692,7 @@ class Emission(BaseEstimator):
         given = self.given_start(self.blank())
         logs, others = (bounded_log(np.maximum(p, 0.0)) for p in (given, 1.0 - given))
         kinds = {"real": given, "positive": logs, "probability": logs - others}
+        kinds["direction"] = given
         constants = np.choose(
             [list(kinds).index(scale) for scale in self.scales()], list(kinds.values())
         )

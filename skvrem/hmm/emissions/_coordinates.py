@@ -66,7 +66,7 @@ SCALES = {
     # From -pi to pi, as it is.
     "direction": Scale(
         np.asarray,
-        lambda x: x - 2.0 * np.pi * np.ceil(x / (2.0 * np.pi) - 0.5),
+        lambda x: x - TWO_PI * np.ceil(x / TWO_PI - 0.5),
         np.ones_like,
     ),
     # Half of it by its tangent, from -pi to pi.

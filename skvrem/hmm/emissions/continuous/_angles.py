@@ -41,7 +41,7 @@ class VonMises(Emission):
     True
     """
 
-    parameter_scales = {"mean": "real", "concentration": "positive"}
+    parameter_scales = {"mean": "direction", "concentration": "positive"}
     support, window, row_kernel = "angle", 10, "von mises"
     shrinks = True
 
@@ -114,11 +114,6 @@ class VonMises(Emission):
             width = 1.0 / np.sqrt(np.maximum(self._split(parameters)[1], 1.0))
             least, weight = 1.0 / np.sqrt(MOST), self.row_weight(features)
             yield of_width_one(width, least, names, weight)
-
-    def bind(self, vector, parameters):
-        """Return the parameters with these free coordinates, angles from -pi to pi."""
-        mean, kappa = self._split(super().bind(vector, parameters))
-        return np.hstack([mean - TWO_PI * np.ceil(mean / TWO_PI - 0.5), kappa])
 
     def slopes(self, parameters, features):
         """Return the gradient in mean angles and logarithms of concentrations."""

@@ -51,7 +51,8 @@ class DensityEmission(Emission):
     A subclass must define
 
     - ``parameter_scales``: names of the parameters, and what they are: "location" (of
-      the unit of the column), "real", "positive" or "probability";
+      the unit of the column), "real", "positive", "probability" or "direction" (an
+      angle, from -pi to pi);
     - ``log_density(x, *parameters)``: as ``logpdf`` and ``logpmf`` of scipy.stats, of
       arrays that are spread against each other;
     - ``sample(rng, *parameters)``: a value for each of the parameters, which are arrays
