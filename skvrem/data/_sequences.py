@@ -72,7 +72,7 @@ def check_once(starts, first):
         where = starts[first == twice]
         raise ValueError(
             f"The rows of a sequence must follow each other: id {twice} comes again in "
-            f"row {where[1]} after others. Sort X by sequence, then by time."
+            f"row {where[1]} after others. Sort rows by sequence, then by time."
         )
     return starts
 

@@ -1,13 +1,17 @@
 """What rows are made of: steps and turns of animals' tracks, rows before."""
 
-from numbers import Integral
+from datetime import UTC, date, timedelta
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_array
 
+from skvrem.data._sequences import bounds_of_ids
 from skvrem.utils._columns import check_one_each, naming_columns
 
 EARTH_RADIUS_KM = 6371.0088
+# So many rows are named where more are wrong.
+NAMED = 5
 # Of numpy's times, the longest first.
 UNITS = {
     "D": "day",
@@ -34,13 +38,14 @@ def prepare_tracks(
     positions : array-like of shape (n_samples, 2)
         x and y, or longitude and latitude in degrees. NaN is missing.
     groups : array-like of shape (n_samples,), default=None
-        The id of each row's track, rows of which follow each other; None is one track.
+        The id of each row's track, all rows of which follow each other; None is one
+        track.
     coordinates : {"planar", "lonlat"}, default="planar"
         Steps have the unit of x and y; of "lonlat" they are great-circle distances in
         kilometres, and angles are those between the courses at the row.
     times : array-like of shape (n_samples,), default=None
-        When the positions were taken: fixes that were missed become rows, as by
-        :func:`fill_gaps`.
+        When the positions were taken, numbers or dates, with a time zone or without:
+        fixes that were missed become rows, as by :func:`fill_gaps`.
     interval : number or timedelta, default=None
         The usual time between two of them; None is the median.
 
@@ -55,7 +60,8 @@ def prepare_tracks(
     Raises
     ------
     ValueError
-        If positions are not two columns, or groups not one id a row.
+        If positions are not two columns, latitudes lie beyond 90 degrees, groups are
+        not one id a row or rows of a track come apart, or as by :func:`fill_gaps`.
 
     Examples
     --------
@@ -77,16 +83,17 @@ def prepare_tracks(
         raise ValueError(
             f"coordinates must be 'planar' or 'lonlat', got {coordinates!r}."
         )
+    if coordinates == "lonlat":
+        _check_latitudes(positions[:, 1])
     rows = missed = None
     if times is not None:
+        times = _instants(times)
+        check_one_each(times, "times must have one value", len(positions), "positions")
         rows, missed = fill_gaps(times, interval=interval, groups=groups)
         positions = np.where(missed[:, None], np.nan, positions[rows])
         groups = None if groups is None else np.asarray(groups)[rows]
     n_rows = len(positions)
-    same = np.ones(max(n_rows - 1, 0), bool)
-    if groups is not None:
-        groups = _check_groups(groups, n_rows)
-        same = groups[1:] == groups[:-1]
+    same = _goes_on(groups, n_rows)
     course_of = _planar if coordinates == "planar" else _great_circle
     length, course, arrival = course_of(positions[:-1], positions[1:])
     steps = np.full((n_rows, 2), np.nan)
@@ -106,12 +113,13 @@ def fill_gaps(times, *, interval=None, groups=None):
     Parameters
     ----------
     times : array-like of shape (n_samples,)
-        Numbers, or dates, that increase within a sequence.
+        Numbers, or dates, that increase within a sequence. Dates with a time zone are
+        instants, also where clocks change; messages name them in UTC.
     interval : number or timedelta, default=None
-        Time from row to row; None is the median of what lies between two rows. Times
-        between rows are rounded to multiples of it.
+        Time from row to row, of dates a timedelta; None is the median of what lies
+        between two rows. Times between rows are rounded to multiples of it.
     groups : array-like of shape (n_samples,), default=None
-        The id of each row's sequence, rows of which follow each other; None is one
+        The id of each row's sequence, all rows of which follow each other; None is one
         sequence.
 
     Returns
@@ -124,7 +132,9 @@ def fill_gaps(times, *, interval=None, groups=None):
     Raises
     ------
     ValueError
-        If two rows of a sequence are nearer to each other than half an interval.
+        If two rows of a sequence are nearer to each other than half an interval, times
+        are missing or infinite, an interval is not positive, or rows of a sequence come
+        apart.
 
     Examples
     --------
@@ -135,35 +145,92 @@ def fill_gaps(times, *, interval=None, groups=None):
     >>> np.where(missed[:, None], np.nan, X[rows]).ravel()
     array([ 7.,  8.,  9., nan, nan,  5.])
     """
-    times = np.asarray(times)
-    if times.ndim != 1 or len(times) < 1 or times.dtype.kind not in "iufM":
-        raise ValueError(
-            f"times must be numbers or dates, one a row, got shape {times.shape} of "
-            f"{times.dtype}."
-        )
-    same = np.ones(len(times) - 1, bool)
-    if groups is not None:
-        groups = _check_groups(groups, len(times))
-        same = groups[1:] == groups[:-1]
+    times = _instants(times)
+    same = _goes_on(groups, len(times))
     between = np.diff(times)
-    if interval is None:
-        if not same.any():
-            return np.arange(len(times)), np.zeros(len(times), bool)
+    nothing = between.dtype.type(0)
+    if interval is not None:
+        interval = _checked(interval, times)
+    elif same.any():
         interval = np.median(between[same])
-    elif times.dtype.kind == "M":
-        interval = np.timedelta64(interval)
-    steps = np.where(same, np.rint(between / interval), 1.0)
-    if not (steps >= 1.0).all():
-        row = int(np.flatnonzero(~(steps >= 1.0))[0])
+    else:
+        return np.arange(len(times)), np.zeros(len(times), bool)
+    near = same & (between <= nothing)
+    if not near.any():  # a median is positive, too
+        steps = np.where(same, np.rint(between / interval), 1.0)
+        near = steps < 1.0
+    if near.any():
+        row = int(near.argmax())
+        least = f", by half an interval ({_in_words(interval)}) or more"
         raise ValueError(
-            f"Times must increase, by half an interval ({_in_words(interval)}) or "
-            f"more: those of rows {row} and {row + 1} are {times[row]} and "
-            f"{times[row + 1]}."
+            f"Times must increase{least if interval > nothing else ''}: those of rows "
+            f"{row} and {row + 1} are {times[row]} and {times[row + 1]}."
         )
     repeats = np.append(steps, 1.0).astype(np.int64)
     rows = np.repeat(np.arange(len(times)), repeats)
     missed = np.append(False, rows[1:] == rows[:-1])
     return rows, missed
+
+
+def _instants(times):
+    """Return times as an array of numbers or of dates, those with a zone in UTC."""
+    dtype = getattr(times, "dtype", None)
+    if getattr(dtype, "tz", None) is not None:  # of pandas
+        times = np.asarray(times, f"M8[{dtype.unit}]")
+    times = np.asarray(times)
+    if times.ndim == 1 and times.dtype.kind == "O":
+        times = _dates(times)
+    if times.ndim != 1 or len(times) < 1 or times.dtype.kind not in "iufM":
+        raise ValueError(
+            f"times must be numbers or dates, one a row, got shape {times.shape} of "
+            f"{times.dtype}."
+        )
+    wrong = np.flatnonzero(~np.isfinite(times))
+    if wrong.size:
+        rows = ", ".join(map(str, wrong[:NAMED]))
+        more = f" and {wrong.size - NAMED} more" if wrong.size > NAMED else ""
+        raise ValueError(
+            f"times must be finite, and not missing, unlike those of rows "
+            f"{rows}{more}: the first is {times[wrong[0]]}. Leave such rows out."
+        )
+    # Differences of small or unsigned integers would wrap around.
+    return times.astype(np.int64) if times.dtype.kind in "iu" else times
+
+
+def _dates(values):
+    """Return objects that are dates as numpy's; others as they are."""
+    known = np.array([value is not None and value == value for value in values], bool)
+    if not all(isinstance(value, date | np.datetime64) for value in values[known]):
+        return values
+    zoned = np.array([getattr(value, "tzinfo", None) is not None for value in values])
+    if zoned.any() and not zoned[known].all():
+        raise ValueError(
+            "times mix dates with a time zone and without: those of rows "
+            f"{zoned.argmax()} and {(known & ~zoned).argmax()}."
+        )
+    return np.array([_instant(value) for value in values])
+
+
+def _instant(value):
+    if getattr(value, "tzinfo", None) is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    exact = hasattr(value, "to_datetime64")  # nanoseconds
+    return value.to_datetime64() if exact else np.datetime64(value)
+
+
+def _checked(interval, times):
+    """Return an interval of the kind of differences of times."""
+    dated = times.dtype.kind == "M"
+    timed = isinstance(interval, timedelta | np.timedelta64)
+    if timed != dated or not (timed or isinstance(interval, Real)):
+        raise ValueError(
+            f"interval must be a {'timedelta' if dated else 'number'}, as times are "
+            f"{'dates' if dated else 'numbers'}, got {interval!r}."
+        )
+    interval = np.timedelta64(interval) if dated else float(interval)
+    if not (np.isfinite(interval) and interval > type(interval)(0)):
+        raise ValueError(f"interval must be positive and finite, got {interval}.")
+    return interval
 
 
 def _in_words(interval):
@@ -191,7 +258,7 @@ def add_lags(X, lags=1, *, groups=None):
     lags : int or list of int, default=1
         How many rows before: that many, or these.
     groups : array-like of shape (n_samples,), default=None
-        The id of each row's sequence, rows of which follow each other; None is one
+        The id of each row's sequence, all rows of which follow each other; None is one
         sequence.
 
     Returns
@@ -203,7 +270,8 @@ def add_lags(X, lags=1, *, groups=None):
     Raises
     ------
     ValueError
-        If lags are no positive integers, or groups not one id a row.
+        If lags are no positive integers, groups are not one id a row, or rows of a
+        sequence come apart.
 
     Examples
     --------
@@ -230,12 +298,8 @@ def add_lags(X, lags=1, *, groups=None):
     whole = each.ndim == 1 and each.size and each.dtype.kind in "iu"
     if not whole or each.min() < 1:
         raise ValueError(f"lags must be positive integers, got {lags!r}.")
-    begins = np.zeros(len(X), np.int64)
-    if groups is not None:
-        groups = _check_groups(groups, len(X))
-        changes = np.append(0, np.flatnonzero(groups[1:] != groups[:-1]) + 1)
-        sizes = np.diff(np.append(changes, len(X)))
-        begins = np.repeat(changes, sizes)
+    bounds = _bounds(groups, len(X))
+    begins = np.repeat(bounds[:-1], np.diff(bounds))
     at = np.arange(len(X))
     columns = [X]
     for lag in each:
@@ -250,10 +314,27 @@ def _numbers(X, name):
         return check_array(X, dtype=np.float64, **options)
 
 
-def _check_groups(groups, n_rows):
-    groups = np.asarray(groups)
-    check_one_each(groups, "groups must have one id", n_rows, "rows")
-    return groups
+def _check_latitudes(latitudes):
+    beyond = np.abs(latitudes) > 90.0
+    if beyond.any():
+        row = int(beyond.argmax())
+        raise ValueError(
+            "Latitudes lie between -90 and 90 degrees: that of row "
+            f"{row} is {latitudes[row]:g}. With coordinates='lonlat' the longitude "
+            "comes first, then the latitude."
+        )
+
+
+def _bounds(groups, n_rows):
+    """Return where sequences begin, and the number of rows."""
+    return np.array([0, n_rows]) if groups is None else bounds_of_ids(groups, n_rows)
+
+
+def _goes_on(groups, n_rows):
+    """Return whether the next row is of the same sequence, (n_rows - 1,)."""
+    same = np.ones(n_rows - 1, bool)
+    same[_bounds(groups, n_rows)[1:-1] - 1] = False
+    return same
 
 
 def _planar(here, there):

@@ -1,5 +1,7 @@
 """Step lengths and turning angles of tracks."""
 
+import datetime
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -145,6 +147,117 @@ def test_gaps_are_of_a_sequence():
 def test_times_that_do_not_increase(times):
     with pytest.raises(ValueError, match=r"[Tt]imes"):
         fill_gaps(times, interval=1.0)
+
+
+HOURS = ("UTC", "2024-01-01"), ("Europe/Berlin", "2024-10-26 22:00")
+
+
+def forms(dates):
+    """A column of times with a zone, as it is held."""
+    pd = pytest.importorskip("pandas")
+    yield dates
+    yield pd.Series(dates)
+    yield list(dates)
+    yield list(dates.to_pydatetime())
+    yield dates.as_unit("ns")
+
+
+@pytest.mark.parametrize(("zone", "start"), HOURS)
+def test_times_with_a_zone_are_instants(zone, start):
+    pd = pytest.importorskip("pandas")
+    # In Berlin there are two hours that begin at 2.
+    dates = pd.date_range(start, periods=10, freq="h", tz=zone).delete([1, 4, 5])
+    walk = np.random.default_rng(0).normal(size=(7, 2)).cumsum(axis=0)
+    wanted = prepare_tracks(walk, times=np.delete(np.arange(10), [1, 4, 5]))
+    assert wanted[1].tolist() == [0, 0, 1, 2, 2, 2, 3, 4, 5, 6]
+    for times in forms(dates):
+        for own, other in zip(prepare_tracks(walk, times=times), wanted, strict=True):
+            np.testing.assert_array_equal(own, other)
+        hour = pd.Timedelta("1h")
+        np.testing.assert_array_equal(fill_gaps(times, interval=hour)[0], wanted[1])
+
+
+def test_nanoseconds_of_times_with_a_zone_count():
+    pd = pytest.importorskip("pandas")
+    dates = pd.to_datetime([1, 2, 4, 5], unit="ns", utc=True)
+    for times in (dates, list(dates)):
+        assert fill_gaps(times)[0].tolist() == [0, 1, 1, 2, 3]
+
+
+def test_dates_of_the_standard_library():
+    days = [datetime.date(2024, 1, day) for day in (1, 2, 4)]
+    assert fill_gaps(days)[0].tolist() == [0, 1, 1, 2]
+    midnights = [datetime.datetime(day.year, 1, day.day) for day in days]
+    day = datetime.timedelta(days=1)
+    assert fill_gaps(midnights, interval=day)[0].tolist() == [0, 1, 1, 2]
+    midnights[1] = midnights[1].replace(tzinfo=datetime.UTC)
+    with pytest.raises(ValueError, match="without: those of rows 1 and 0"):
+        fill_gaps(midnights)
+
+
+DATES = np.array(["2024-01-01", "NaT", "2024-01-03"], "M8[s]")
+
+
+@pytest.mark.parametrize(
+    ("times", "interval", "message"),
+    [
+        ([0.0, np.nan, 2.0, np.inf], None, "rows 1, 3: the first is nan"),
+        (np.full(8, np.nan), 1.0, "rows 0, 1, 2, 3, 4 and 3 more"),
+        (DATES, None, "rows 1: the first is NaT"),
+        ([datetime.date(2024, 1, 1), None], None, "rows 1: the first is NaT"),
+        ([0, 1, 2], 0, "interval must be positive"),
+        ([0, 1, 2], -1.0, "interval must be positive"),
+        ([0, 1, 2], np.nan, "interval must be positive"),
+        ([0, 1, 2], np.inf, "interval must be positive"),
+        (DATES[::2], np.timedelta64(0, "h"), "interval must be positive"),
+        (DATES[::2], np.timedelta64("NaT"), "interval must be positive"),
+        (DATES[::2], 5, "interval must be a timedelta"),
+        ([0, 1, 2], np.timedelta64(1, "h"), "interval must be a number"),
+        ([1, 1, 1], None, "increase: those of rows 0 and 1 are 1 and 1"),
+        (DATES[::-2], None, "increase: those of rows 0 and 1"),
+        (np.array([5, 6, 0], "u8"), 1.0, "rows 1 and 2 are 6 and 0"),
+    ],
+)
+def test_times_and_intervals_are_looked_at_first(times, interval, message):
+    with pytest.raises(ValueError, match=message):
+        fill_gaps(times, interval=interval)
+
+
+def test_small_integers_do_not_wrap_around():
+    assert fill_gaps(np.array([-100, 100], "i1"), interval=100)[1].sum() == 1
+
+
+def test_latitudes_come_second():
+    good = [[-180.0, 90.0], [95.0, -90.0], [np.nan, np.nan]]
+    prepare_tracks(good, coordinates="lonlat")
+    prepare_tracks([[10, 95.0], [11, 96]])
+    with pytest.raises(ValueError, match=r"of row 1 is 96.*longitude comes first"):
+        prepare_tracks([[10, -6.0], [11, 96]], coordinates="lonlat")
+
+
+@pytest.mark.parametrize("ids", [[0, 1, 0, 1], ["a", "b", "b", "a"]])
+def test_sequences_that_come_apart_are_refused_as_by_a_fit(ids):
+    X = np.arange(8.0).reshape(4, 2)
+    calls = (
+        VRHMM().fit,
+        prepare_tracks,
+        lambda X, groups: prepare_tracks(X, times=np.arange(4), groups=groups),
+        lambda X, groups: fill_gaps(np.arange(4), groups=groups),
+        lambda X, groups: add_lags(X, groups=groups),
+    )
+    said = set()
+    for call in calls:
+        with pytest.raises(ValueError, match="must follow each other") as caught:
+            call(X, groups=ids)
+        said.add(str(caught.value))
+    assert len(said) == 1
+    with pytest.raises(ValueError, match="no id in row 1"):
+        add_lags(X, groups=[0.0, np.nan, 1.0, 1.0])
+
+
+def test_one_time_for_each_position():
+    with pytest.raises(ValueError, match="each of the 4 positions"):
+        prepare_tracks(np.ones((4, 2)), times=[0, 1, 2])
 
 
 def test_lags_do_not_reach_into_another_sequence():
