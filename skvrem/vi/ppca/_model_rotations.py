@@ -26,7 +26,8 @@ from scipy.special import gammaln
 
 # So many components are turned, the longest: F has the fourth power of their number.
 MOST_TURNED = 50
-# Of an angle's information beside what others leave of it: less is rounding.
+# Of an angle's information, for each angle, what others leave of it at least: less is
+# rounding.
 ROUNDING = 1e-12
 LOG_2PI_E = np.log(2.0 * np.pi) + 1.0
 
@@ -46,7 +47,7 @@ def rotation_entropy(mean, scale):
     # As correlations: angles may be known by many orders of magnitude more or less.
     own = np.maximum(np.diagonal(F), ROUNDING)
     F = F / np.sqrt(np.outer(own, own))
-    root = np.linalg.cholesky(F + ROUNDING * np.eye(len(F)))
+    root = np.linalg.cholesky(F + ROUNDING * len(F) * np.eye(len(F)))
     each = np.log(own) + 2.0 * np.log(np.diagonal(root)) - LOG_2PI_E
     # Angles come in rows i: those among the last s components are the last.
     sums = np.append(0.0, 0.5 * np.cumsum(each))

@@ -313,7 +313,8 @@ class ByGroup:
         dtype = self.coef_.dtype if go_on else data.dtype
         n_units = new.data.n_units
         n_seen = n_units + (self.n_samples_seen_ if go_on else 0)
-        if others and "drawn" in before and before["drawn"].is_of(n_seen):
+        if go_on and "drawn" in before and before["drawn"].is_of(n_seen):
+            at = np.searchsorted(labels, self.groups_)
             drawn = before["drawn"].spread(at, len(labels))
 
         def describe(point, objective, model=model):
