@@ -465,6 +465,8 @@ def test_rows_of_groups_are_seen_again_where_a_stream_has_grown(monkeypatch):
         stream.partial_fit(X, y, **given)
         assert stream._memory is None
         assert stream.n_samples_seen_ == (turn + 2) * len(y)
+    # Nor does a fit hold a copy of rows that no stream would keep.
+    assert "_rows" in vars(whole) and "_rows" not in vars(whole.fit(X, y, **given))
     assert stream.concentration_ == pytest.approx(whole.concentration_, rel=0.3)
 
 

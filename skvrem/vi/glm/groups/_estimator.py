@@ -148,8 +148,8 @@ class ByGroup:
     (`_target_kind`), and ``_likely_group_scales(seen)``, the medians of the priors of
     the population's scales for ``population_scale="auto"``, of features (n_features,)
     and of the intercept; ``_prior_of`` and ``_moments``, which returns what is seen,
-    are those of :class:`GaussianPosterior`; ``_has_gram`` and ``_memory_of_groups`` of
-    :class:`StreamsWithMemory`.
+    are those of :class:`GaussianPosterior`; ``_memory_of_groups`` and
+    ``_keep_for_a_stream`` of :class:`StreamsWithMemory`.
     """
 
     _target_kind: str
@@ -366,8 +366,7 @@ class ByGroup:
             looked = memory is not None and not others
             self._memory = memory.looked() if looked else memory
         else:
-            if not (self._has_gram or data.remote):
-                self._rows = data, targets, opened.ids
+            self._keep_for_a_stream(opened)
             self._warn_of_groups(prior, q)
 
     def _warn_of_groups(self, prior, q):

@@ -242,6 +242,17 @@ class StreamsWithMemory(StreamsWithoutBound):
             return Gram.of_blocks(data)._replace(prior=prior)
         return Gram.of(data, targets, prior, before)
 
+    def _keep_for_a_stream(self, opened):
+        """Keep rows of a fit with groups that a stream may go on from, if they are few.
+
+        They are a copy, in the order of their groups.
+        """
+        data = opened.data
+        if self._has_gram or data.remote:
+            return
+        if Memory.holds(data.n_units, data.rows.nbytes):
+            self._rows = data, opened.targets, opened.ids
+
     def _memory_of_groups(self, go_on):
         """Return the `Memory` of all rows before a batch with groups.
 

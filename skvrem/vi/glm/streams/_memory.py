@@ -77,8 +77,13 @@ class Memory(NamedTuple):
         """Return the memory of all rows with groups, None where they are too many."""
         n_rows = self.kept.n_seen + data.n_units
         kept = self.kept.after(data, targets, n_rows, ids)
-        fits = n_rows <= KEPT or kept.n_bytes <= MOST_BYTES
+        fits = self.holds(n_rows, kept.n_bytes)
         return self._replace(kept=kept) if fits else None
+
+    @staticmethod
+    def holds(n_rows, n_bytes):
+        """Whether so many rows with groups are kept, which take so many bytes."""
+        return n_rows <= KEPT or n_bytes <= MOST_BYTES
 
     def looked(self, posterior=None):
         """Return the memory when all rows kept have been seen, which led to this."""
