@@ -1,17 +1,15 @@
-"""Fits and answers of generalised linear models whose coefficients differ by group."""
+"""Fits of generalised linear models whose coefficients differ by group."""
 
 import time
 import warnings
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, column_moments, joined, of_dask
+from skvrem.data import column_moments, of_dask
 from skvrem.exceptions import FewGroupsWarning
-from skvrem.utils._base import check_unchanged, feature_names
+from skvrem.utils._base import check_unchanged
 from skvrem.utils._columns import check_column, column_names, column_number
 from skvrem.utils._reports import (
     Progress,
@@ -19,9 +17,7 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import among, as_generator, check_weight
-from skvrem.vi.diagnostics._arviz import Draws
-from skvrem.vi.gaussian._answers import in_chunks
+from skvrem.utils._validation import among, check_weight
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
     check_spread,
@@ -45,9 +41,10 @@ from skvrem.vi.gaussian.nested._model_origin import (
     seen_from,
 )
 from skvrem.vi.gaussian.nested._width import learned_width
+from skvrem.vi.glm.groups._answers import GroupAnswers
+from skvrem.vi.glm.groups._look import GroupLook, GroupPrior, OpenedGroups
 from skvrem.vi.glm.groups._model import GroupedModel, integrated
 from skvrem.vi.glm.groups._model_posterior import VaryingPosterior
-from skvrem.vi.glm.groups._model_rows import Design, GroupBlocks, GroupRows
 
 # Standard deviation of the logarithms of the population's scales, in the prior.
 SPREAD = 1.0
@@ -82,56 +79,6 @@ OF_GROUPS = (
 MANY_GROUPS, ONE_IN = 2000, 16
 
 
-class OpenedGroups(NamedTuple):
-    """Rows of groups, here or in the blocks of dask.
-
-    Attributes
-    ----------
-    data : source
-        In memory rows of a group are together; batches of dask bring targets and
-        numbers of groups.
-    targets : ndarray of shape (n_rows, ...), or None where batches bring them
-    labels, counts : ndarray of shape (n_groups,)
-        Ids of the groups, sorted, and how many rows they have.
-    """
-
-    data: Any
-    targets: Any
-    labels: np.ndarray
-    counts: np.ndarray
-
-    @classmethod
-    def of(cls, rows, targets, weight, ids):
-        """Return rows in memory, those of a group together."""
-        labels, group = np.unique(ids, return_inverse=True)
-        if (np.diff(group) < 0).any():
-            turn = np.argsort(group, kind="stable")
-            rows, targets = rows[turn], targets[turn]
-            weight = weight[turn] if weight is not None and len(weight) else weight
-        data = as_source(np.ascontiguousarray(rows), weight)
-        return cls(data, targets, labels, np.bincount(group))
-
-    @property
-    def ids(self):
-        """Ids of the groups of rows in memory, (n_rows,)."""
-        return np.repeat(self.labels, self.counts)
-
-    def beside(self, kept):
-        """Return them beside the rows that a stream has kept."""
-        data, targets = kept.beside(self.data, self.targets)
-        return self.of(data.rows, targets, data.weight, joined(kept.groups, self.ids))
-
-    def rows(self, order, q, at, n_groups, origin):
-        """Return the rows for a model of groups of which these are the numbers at."""
-        counts = np.zeros(n_groups, np.int64)
-        counts[at] = self.counts
-        if self.data.remote:
-            return GroupBlocks(self.data, counts, order, q, origin)
-        bounds = np.concatenate([[0], np.cumsum(counts)])
-        design = Design(self.data.rows, bounds, order, q, origin)
-        return GroupRows(design, self.targets, self.data.weight)
-
-
 def _origin_of(posterior):
     """Return the origin of a posterior, whose older pickles have none."""
     if posterior.origin is None:
@@ -139,7 +86,7 @@ def _origin_of(posterior):
     return posterior.origin
 
 
-class ByGroup:
+class ByGroup(GroupAnswers):
     """What estimators with coefficients by group do where they are given groups.
 
     A class that inherits this has ``_check_targets(y)``, ``_targets(y, weight, given,
@@ -156,8 +103,6 @@ class ByGroup:
 
     #: Whether the width of the prior is learned of rows with groups.
     _learns_width = False
-    #: Whether the fit had groups; not in older pickles.
-    _grouped = False
 
     def _check_varying(self, grouped):
         """Refuse to leave out in silence what was to differ by group."""
@@ -222,119 +167,37 @@ class ByGroup:
         if go_on:
             check_unchanged(self, *self._lasting, "groups", "varying")
         last = self._known(go_on)
-        if any(map(of_dask, (X, y, sample_weight, groups, *more.values()))):
-            opened = self._open_group_blocks(X, y, sample_weight, groups, **more)
-        else:
-            given = X, y, sample_weight, groups, not go_on
-            opened = self._open_group_rows(*given, **more)
+        new = self._open_groups(X, y, sample_weight, groups, not go_on, **more)
         last = self._start_from(last, go_on)
-        new, memory = opened, self._memory_of_groups(go_on) if stream else None
-        if go_on:
-            check_kind(new.labels, self.groups_)
-        # All rows of the stream are seen again, or those before are a quadratic.
-        again = go_on and memory is not None
-        again = again and (memory.short or memory.grown(new.data.n_units))
-        if again:
-            opened = new.beside(memory.kept)
-        data, targets, labels, counts = opened
-        if not go_on and self.fit_intercept:
-            check_spread(data)
-        before = self._group_state if go_on else None
-        others = go_on and not again
-        now, past, drawn = np.arange(len(labels)), None, None
-        learned = self._learns_width and not stream
-        learned = learned and among(self.prior_scale, ("learn",))
-        moments, scales = None, None
-        if others:
-            every = np.union1d(self.groups_, labels)
-            at = np.searchsorted(every, self.groups_)
-            now, labels = np.searchsorted(every, labels), every
-            past = before["past"].spread(at, len(every))
-        if go_on:
-            prior, order, q, scales = (before[name] for name in before["fixed"])
-            origin, units = _origin_of(self.posterior_), None
-            if before.get("seen") is not None:
-                moments = self._moments(data, targets)
-                moments = before["seen"].merged(moments) if others else moments
-        else:
-            order, q = self._order(X, data.n_features)
-            origin, units = self._start_of_origin(data, order, q, last)
-            moments = self._moments(data, targets)
-        if moments is not None:
-            # It warns of columns that a given prior lets hardly matter, at first.
-            known = moments if go_on or learned else None
-            one_of = self._prior_of(data, targets, learned, known)
-            scales = self._group_scales(moments)[order[:q]]
-
-            def prior_of(*width):
-                one = one_of(*width)
-                self._keep_prior(one)
-                mean, variance = one.own.mean[order], one.own.variance[order]
-                centre = np.append(one.centre, np.zeros(order.size))[order]
-                own = mean, variance, np.log(scales), SPREAD
-                return NestedPrior(*own, centre=centre)
-
-            prior = prior_of(1.0) if learned else prior_of()
-        if learned:  # a stream that goes on from here keeps the width, and the prior
-            moments = None
-        rows = opened.rows(order, q, now, len(labels), origin)
-        each = np.zeros(len(labels), int)
-        each[now] = counts
-        if others:
-            each[at] += self.n_group_samples_
-        n_rows = data.total_weight
-        n_rows += before["n_rows"] if others else 0.0
-        given = data, targets, prior
-        how = {"go_on": go_on, "seen": moments}
-        model = self._grouped_model(rows, *given, past, n_rows, **how)
-        model = integrated(model)
-        if again and model.family.overflows:  # Steps from far away may lead nowhere.
-            last = None
-        point = self._group_start(model, data, targets, labels, last)
+        memory = self._memory_of_groups(go_on) if stream else None
+        look = self._look_at_groups(new, memory, go_on)
+        known = self._prior_of_groups(X, look, stream)
+        model, units = self._model_of_groups(look, known, last)
+        if look.before is not None and look.past is None and model.family.overflows:
+            last = None  # steps from far away may lead nowhere
+        point = self._group_start(model, look, last)
         if units is not None:
             model = OriginModel(model, *units)
             point = model.placed(point)
-        solver = solvers.QuasiNewton(self.tol)
-        learn, near, passes = None, {}, 0.0
-        if not go_on and learned:
-            features = order < data.n_features
-            about = {"prior_of": prior_of, "features": features}
-            learn = partial(learned_width, data=solvers.Whole(), **about)
-        if last is None and len(labels) >= MANY_GROUPS:
-            given = model, units, *given, n_rows, point, learn
-            near, point, passes = self._found_on_some(*given)
-        if learn is not None:
-            width, curvature, point, more = learn(model, point=point, **near)
-            # What is not known of the width is in no covariance here: without it
-            # intervals of few coefficients would be too short.
-            wider = np.exp(deviation_of_mode(curvature))
-            prior, passes = prior_of(width * wider), passes + more
-            model = model.of_prior(prior)
-        dtype = self.coef_.dtype if go_on else data.dtype
+        model, known, point, passes = self._begin_groups(
+            model, units, look, known, point, last is None
+        )
         n_units = new.data.n_units
         n_seen = n_units + (self.n_samples_seen_ if go_on else 0)
-        if go_on and "drawn" in before and before["drawn"].is_of(n_seen):
-            at = np.searchsorted(labels, self.groups_)
-            drawn = before["drawn"].spread(at, len(labels))
+        dtype = self.coef_.dtype if go_on else new.data.dtype
+        drawn = self._drawn_before(look, n_seen)
 
         def describe(point, objective, model=model):
             here, place = model.at(point)
             found = here.posterior(place, drawn=drawn)
-            state = {"past": here.seen(place), "n_rows": n_rows}
+            state = {"past": here.seen(place), "n_rows": look.n_rows, **known.kept()}
+            state["least"] = here.least_noise
             if stream:
                 state["drawn"] = drawn or here.drawn(place, found, n_seen)
-            state["least"], state["seen"] = here.least_noise, moments
-            state |= {"prior": prior, "order": order, "q": q, "scales": scales}
-            state["fixed"] = "prior", "order", "q", "scales"
             own = self._of_grouped_family(here, found)
+            about = {"groups_": look.labels, "n_group_samples_": look.counts}
             return {
-                **self._group_attributes(
-                    here.rows,
-                    dtype,
-                    found,
-                    groups_=labels,
-                    n_group_samples_=each,
-                ),
+                **self._group_attributes(here.rows, dtype, found, **about),
                 **own,
                 "log_marginal_likelihood_": model.log_marginal(point, found),
                 "objective_": objective,
@@ -350,10 +213,9 @@ class ByGroup:
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, describe)
+            given = model, solvers.Whole(), solvers.QuasiNewton(self.tol), point
             how = {"passes": passes}
-            result, last, _ = fit_bound(
-                self, model, solvers.Whole(), solver, point, report, began, **how
-            )
+            result, last, _ = fit_bound(self, *given, report, began, **how)
         warn_not_converged(self, result, unit="")
         for name in OF_OTHERS:
             vars(self).pop(name, None)
@@ -363,11 +225,110 @@ class ByGroup:
         if stream:
             if memory is not None:
                 memory = memory.after_groups(new.data, new.targets, new.ids)
-            looked = memory is not None and not others
+            looked = memory is not None and look.past is None
             self._memory = memory.looked() if looked else memory
         else:
-            self._keep_for_a_stream(opened)
-            self._warn_of_groups(prior, q)
+            self._keep_for_a_stream(new)
+            self._warn_of_groups(known.prior, known.q)
+
+    def _look_at_groups(self, new, memory, go_on):
+        """Return the `GroupLook` at a fit's rows, or at a batch and those before it."""
+        if not go_on:
+            if self.fit_intercept:
+                check_spread(new.data)
+            return GroupLook.of(new)
+        check_kind(new.labels, self.groups_)
+        # All rows of the stream are seen again, or those before are a quadratic.
+        again = memory is not None
+        again = again and (memory.short or memory.grown(new.data.n_units))
+        opened = new.beside(memory.kept) if again else new
+        before = self._group_state, again, self.groups_, self.n_group_samples_
+        return GroupLook.of(opened, *before)
+
+    def _prior_of_groups(self, X, look, stream):
+        """Return the `GroupPrior` of rows; the width of one that is learned is 1."""
+        data, targets, *_ = look.opened
+        if look.before is not None:
+            known, learned = GroupPrior.before(look.before), False
+            if known.seen is None:
+                return known
+            seen = self._moments(data, targets)
+            seen = seen if look.past is None else known.seen.merged(seen)
+            order, q, so_far = known.order, known.q, seen
+        else:
+            learned = self._learns_width and not stream
+            learned = learned and among(self.prior_scale, ("learn",))
+            order, q = self._order(X, data.n_features)
+            seen = self._moments(data, targets)
+            # It warns of columns that a given prior lets hardly matter, at first.
+            so_far = seen if learned else None
+        one_of = self._prior_of(data, targets, learned, so_far)
+        scales = self._group_scales(seen)[order[:q]]
+
+        def of_width(*width):
+            one = one_of(*width)
+            self._keep_prior(one)
+            mean, variance = one.own.mean[order], one.own.variance[order]
+            centre = np.append(one.centre, np.zeros(order.size))[order]
+            own = mean, variance, np.log(scales), SPREAD
+            return NestedPrior(*own, centre=centre)
+
+        if learned:  # a stream that goes on from here keeps the width, and the prior
+            return GroupPrior(of_width(1.0), order, q, scales, None, of_width)
+        return GroupPrior(of_width(), order, q, scales, seen)
+
+    def _model_of_groups(self, look, known, last):
+        """Return the model of rows, and moments of columns to learn an origin by."""
+        if look.before is not None:
+            origin, units = _origin_of(self.posterior_), None
+        else:
+            origin, units = self._start_of_origin(look.opened.data, known, last)
+        about = known.order, known.q, look.now, len(look.labels), origin
+        rows = look.opened.rows(*about)
+        return self._integrated_model(rows, look, known, look.n_rows), units
+
+    def _integrated_model(self, rows, look, known, n_rows):
+        data, targets, *_ = look.opened
+        how = {"go_on": look.before is not None, "seen": known.seen}
+        given = rows, data, targets, known.prior, look.past, n_rows
+        return integrated(self._grouped_model(*given, **how))
+
+    def _begin_groups(self, model, units, look, known, point, cold):
+        """Learn the width of a prior where that is to be, and begin near the end.
+
+        Returns
+        -------
+        model : GroupedModel or OriginModel
+        known : GroupPrior
+            With what has been learned of its width.
+        point : Point
+        passes : float
+            Made over the rows.
+        """
+        learn, near, passes = None, {}, 0.0
+        if known.of_width is not None:
+            features = known.order < look.opened.data.n_features
+            about = {"prior_of": known.of_width, "features": features}
+            learn = partial(learned_width, data=solvers.Whole(), **about)
+        if cold and len(look.labels) >= MANY_GROUPS:
+            given = model, units, look, known, point, learn
+            near, point, passes = self._found_on_some(*given)
+        if learn is not None:
+            width, curvature, point, more = learn(model, point=point, **near)
+            # What is not known of the width is in no covariance here: without it
+            # intervals of few coefficients would be too short.
+            wider = np.exp(deviation_of_mode(curvature))
+            known = known._replace(prior=known.of_width(width * wider))
+            model, passes = model.of_prior(known.prior), passes + more
+        return model, known, point, passes
+
+    def _drawn_before(self, look, n_seen):
+        """Return the draws of a stream's scales that still hold, None without."""
+        drawn = None if look.before is None else look.before.get("drawn")
+        if drawn is None or not drawn.is_of(n_seen):
+            return None
+        at = np.searchsorted(look.labels, self.groups_)
+        return drawn.spread(at, len(look.labels))
 
     def _warn_of_groups(self, prior, q):
         """Warn of groups that say little of what groups have in common."""
@@ -397,8 +358,10 @@ class ByGroup:
                     f"nested Gaussian by full passes: leave {name}='auto'."
                 )
 
-    def _open_group_rows(self, X, y, sample_weight, groups, reset, **more):
-        """Return the `OpenedGroups` rows of a fit, or of a batch of a stream."""
+    def _open_groups(self, X, y, sample_weight, groups, reset, **more):
+        """Return the `OpenedGroups` of a fit, or of a batch of a stream."""
+        if any(map(of_dask, (X, y, sample_weight, groups, *more.values()))):
+            return self._open_group_blocks(X, y, sample_weight, groups, **more)
         if hasattr(X, "tocsr"):
             raise ValueError("groups= needs dense rows: pass X.toarray().")
         self._check_targets(y)
@@ -408,7 +371,7 @@ class ByGroup:
         return OpenedGroups.of(rows, targets, weight, ids)
 
     def _open_group_blocks(self, X, y, sample_weight, groups, offset=None):
-        """Return the `OpenedGroups` rows of a fit on dask."""
+        """Return the `OpenedGroups` of a fit on dask."""
         if y is None or not of_dask(y):
             self._check_targets(y)
         given = self, X, y, groups, sample_weight
@@ -447,12 +410,13 @@ class ByGroup:
     def _first_noise(self, data, targets):
         return 1.0
 
-    def _group_start(self, model, data, targets, labels, last):
+    def _group_start(self, model, look, last):
         """Return the point to start from: the prior, or what is known of groups."""
         prior, order = model.prior, model.rows.order
+        data, targets, *_ = look.opened
         same = isinstance(last, VaryingPosterior) and np.array_equal(last.order, order)
         if same and last.q == model.q and last.parts.scales.size == model.n_scales:
-            old = number_groups(labels, self.groups_)
+            old = number_groups(look.labels, self.groups_)
             mean, rows = last.parts.mean, model.rows
             groups = np.where(
                 (old < 0)[:, None], mean[: model.q], last.parts.groups[old]
@@ -466,8 +430,9 @@ class ByGroup:
             mean[np.argmax(order)] = first
         return model.start(None, mean, self._first_noise(data, targets))
 
-    def _start_of_origin(self, data, order, q, last):
+    def _start_of_origin(self, data, known, last):
         """Return an origin (p,), and the moments of columns if it is to be learnt."""
+        order, q = known.order, known.q
         if q == 1 or not self.fit_intercept:
             return np.zeros(order.size), None
         seen = column_moments(data).weighted
@@ -482,7 +447,7 @@ class ByGroup:
         origin[q:] = 0.0
         return origin, (centre, deviation)
 
-    def _found_on_some(self, model, units, data, targets, prior, n_rows, point, learn):
+    def _found_on_some(self, model, units, look, known, point, learn):
         """Return what some of the groups lead to.
 
         Returns
@@ -494,8 +459,9 @@ class ByGroup:
             Made over all rows.
         """
         few, share = model.at(point)[0].rows.some(ONE_IN)
-        given = data, targets, prior, None, share * n_rows
-        smaller = integrated(self._grouped_model(few, *given, go_on=False))
+        look = look._replace(before=None, past=None)
+        known = known._replace(seen=None)
+        smaller = self._integrated_model(few, look, known, share * look.n_rows)
         if units is not None:
             smaller = OriginModel(smaller, *units)
         parameters, near = point.parameters, {}
@@ -543,119 +509,3 @@ class ByGroup:
             found[f"population_{name}_"] = coef[0].astype(dtype)
             found[f"population_intercept_{name}_"] = float(intercept[0])
         return found
-
-    # Answers
-
-    def _names(self):
-        """Names of the features, without the column of ids."""
-        names = feature_names(self)
-        if self._grouped and self._of_fit.groups is not None:
-            del names[column_number(self._of_fit.groups, "groups", names, len(names))]
-        return names
-
-    def _open_rows(self, X, groups):
-        """Return rows and numbers of their groups, -1 for those of none."""
-        column = self._of_fit.groups
-        rows, _, ids = open_groups(self, X, None, groups, column, reset=False)
-        if ids is None:
-            return rows, np.full(len(rows), -1)
-        check_kind(ids, self.groups_)
-        return rows, number_groups(ids, self.groups_)
-
-    def _check_no_groups(self, groups):
-        if groups is not None:
-            raise ValueError(
-                f"This {type(self).__name__} was fitted without groups: fit(X, y, "
-                "groups=...) takes ids."
-            )
-
-    def _group_predictors(self, X, groups, answer):
-        """Return what a function says of the predictors of rows, chunk by chunk."""
-        check_is_fitted(self)
-        rows, place = self._open_rows(X, groups)
-        q, family = self.posterior_, self._family(self._of_fit)
-
-        def evaluate(chunk):
-            some = slice(*chunk)
-            a, v = q.predictors(rows[some], place[some])
-            return answer(a[:, None], v[:, None], family)
-
-        return in_chunks(self, evaluate, len(rows))
-
-    def _group_draws(self, X, groups, n_samples, rng):
-        """Return predictors of rows (n_samples, n_rows, 1) at draws, and the noise."""
-        rows, place = self._open_rows(X, groups)
-        known, at = np.unique(place, return_inverse=True)
-        draws = self.posterior_.among(known[known >= 0]).sample(n_samples, rng)
-        return self._at_draws(rows, at - (known[0] < 0), draws, rng), draws[2]
-
-    def _at_draws(self, rows, place, draws, rng):
-        """Return predictors of rows (n_samples, n_rows, 1) at draws.
-
-        place (n_rows,) are numbers of the groups drawn; -1 is one new group.
-        """
-        *_, of_groups, new = draws
-        of_groups = np.concatenate([of_groups, new[:, None]], axis=1)
-        coef, intercept = self._columns(of_groups, 1, self._of_fit)
-        z = np.empty((len(new), len(rows), 1))
-        parts = zip(z[..., 0], coef[..., 0, :], intercept[..., 0], strict=True)
-        for out, own, constant in parts:
-            out[:] = np.einsum("nj,nj->n", rows, own[place]) + constant[place]
-        return z
-
-    def _named(self, draws):
-        """Return draws by their names."""
-        mean, scales, noise, groups, _ = draws
-        found = {}
-        for name, part in (("", mean), ("group_", groups), ("population_", scales)):
-            coef, intercept = self._columns(part, 1, self._of_fit)
-            names = f"{name}coef", f"{name}intercept"
-            if name == "population_":
-                names = "population_scale", "population_intercept_scale"
-            found[names[0]], found[names[1]] = coef[..., 0, :], intercept[..., 0]
-        if noise.shape[1]:
-            found["noise_scale"] = noise[:, 0]
-        return found
-
-    def _sample_groups(self, n_samples, rng):
-        """Return draws of the posterior by their names."""
-        return self._named(self.posterior_.sample(n_samples, rng))
-
-    def _draws_of_groups(self, X, y, n_samples, rng):
-        """See `ArviZMixin`: ids are a column of X, or rows are of a new group."""
-        rng = as_generator(rng)
-        rows, place = self._open_rows(X, None)
-        draws = self.posterior_.sample(n_samples, rng)
-        z, noise = self._at_draws(rows, place, draws, rng), draws[2]
-        self._check_targets(y)
-        column = self._of_fit.groups
-        _, targets, _ = open_groups(self, X, y, None, column, reset=False)
-        targets = self._targets(targets, None, self._of_fit)
-        each = self._log_likelihood_at(z, noise, targets)
-        new, posterior = self._draw_at(z, noise, rng), self._named(draws)
-        dims = {
-            "coef": ["feature"],
-            "group_coef": ["group", "feature"],
-            "group_intercept": ["group"],
-            "population_scale": ["feature"],
-        }
-        coords = {"group": self.groups_.tolist(), "feature": self._names()}
-        return Draws(posterior, dims, coords, each, targets, new)
-
-    def _log_likelihood_at(self, z, noise, targets):
-        """Return log-likelihoods (n_samples, n_rows) at predictors (..., 1)."""
-        return self._family(self._of_fit).log_likelihood(z, targets)
-
-    def _check_same(self, grouped):
-        """Check that all batches of a stream have groups, or none has."""
-        if grouped != self._grouped:
-            raise ValueError(
-                "groups must be there for all batches of a stream or for none: "
-                f"{'the first had them' if self._grouped else 'the first had none'}."
-            )
-
-    def _refuse_groups(self, what):
-        if self._grouped:
-            raise AttributeError(
-                f"{what} of {type(self).__name__} is not known for a fit with groups."
-            )
