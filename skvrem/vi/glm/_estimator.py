@@ -303,12 +303,12 @@ class GaussianPosterior(
         few = data.n_units < p
         if plan.posterior == "fullrank":
             family = family.beside(_products(k * min(p, data.n_units), data.n_units))
+        look = look._replace(family=family)
         given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
         model = model_of(data, *given, *kind)
         mean, rows = self._first_mean(model, data, prior), data
         learned = prior_of is not None and not apart
         if learned:
-            look = look._replace(family=family)
             spanned = stream and few and k > 1 and plan.posterior == "fullrank"
             how = model_of, mean, last, rng, stream, spanned
             look, near, passes = self._learn_width(look, *how)
@@ -325,28 +325,12 @@ class GaussianPosterior(
             last = None
         few &= look.afresh or not go_on
         if plan.posterior == "fullrank" and (few or spans):
-            span = Span(data, prior.of_first(k), intercept)
-            rows, mean, near = span.data, span.means(mean), None
-            if isinstance(last, LowRank):  # no digit of it may be left in the span
-                last = None
-            last = None if last is None else span.project(last, k)
-            given = family, targets, span.prior(k), weight, False
-            model = model_of(rows, *given, *kind)
-
-            def posterior_of(parameters):
-                q = model.posterior(parameters)
-                return span.lift_low(q, k) if spans else span.lift(q, k)
-
-        point = None if last is None else model.point_of(last)
-        if point is None or look.afresh or (family.overflows and not go_on):
-            if model.full and near is not None:
-                point = near
-            elif near is not None and k > 1 and plan.name != "batch":
-                # Rows that are told apart say nothing of scales at a mean alone.
-                point = model.spread(mean, near.parameters.precision, rng)
-            else:
-                point = self._start(model, rows, mean, last, rng)
-
+            about = model_of, look, kind, weight, mean, last, spans
+            model, rows, mean, last, posterior_of = self._within_span(*about)
+            near = None
+        anew = look.afresh or (family.overflows and not go_on)
+        about = model, rows, mean, near, last, rng
+        point = self._first_point(*about, anew, plan.name == "batch")
         moved, plan = model, plan.stepping(1.0, seen_by_sums or data.n_units)
         if plan.name != "batch":
             moved, plan = self._stepping(model, data, plan, point)
@@ -388,6 +372,52 @@ class GaussianPosterior(
         vars(self).pop("_memory", None)
         if stream:
             self._remember(new, look, go_on)
+
+    def _within_span(self, model_of, look, kind, weight, mean, last, spans):
+        """Return what a fit goes on with where few rows tell of many coefficients.
+
+        Returns
+        -------
+        model : GaussianModel
+            Of the coefficients of the span of the rows.
+        rows : source
+            In its coordinates.
+        mean : ndarray of shape (p, k)
+            To start from, there.
+        last : posterior, or None
+        posterior_of : callable
+            Returns the posterior of all coefficients at parameters there.
+        """
+        k, intercept = look.family.n_predictors, self.fit_intercept
+        span = Span(look.data, look.prior.of_first(k), intercept)
+        if isinstance(last, LowRank):  # no digit of it may be left in the span
+            last = None
+        last = None if last is None else span.project(last, k)
+        given = look.family, look.targets, span.prior(k), weight, False
+        model = model_of(span.data, *given, *kind)
+        lift = span.lift_low if spans else span.lift
+
+        def posterior_of(parameters):
+            return lift(model.posterior(parameters), k)
+
+        return model, span.data, span.means(mean), last, posterior_of
+
+    def _first_point(self, model, rows, mean, near, last, rng, anew, whole):
+        """Return the point that steps begin at.
+
+        near: about where the posterior is, None if that is not known; anew: whether
+        `last`, the posterior before, is no place to begin at; whole: whether a step
+        takes all rows.
+        """
+        point = None if last is None else model.point_of(last)
+        if point is not None and not anew:
+            return point
+        if model.full and near is not None:
+            return near
+        if near is not None and model.family.n_predictors > 1 and not whole:
+            # Rows that are told apart say nothing of scales at a mean alone.
+            return model.spread(mean, near.parameters.precision, rng)
+        return self._start(model, rows, mean, last, rng)
 
     def _width_by_some(self, model_of, data, targets, prior_of, k, rng):
         """Return how wide the prior is of many coefficients, as some rows tell.
