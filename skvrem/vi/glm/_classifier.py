@@ -61,7 +61,9 @@ class BayesianLogisticRegression(
         not cover the intercept. "learn" follows the units of the features, and has for
         standardised ones the scale of the highest bound, under a log-normal prior of
         its own (median 1, spread 1): the mean of it, as far as rows tell; what they do
-        not is in the posterior, but of "meanfield". Of more than 1,000
+        not is in the posterior, but of "meanfield". The unit of a rare feature, of
+        which most rows have one value, is no less than a quarter of how far the others
+        lie from its mean (root mean square). Of more than 1,000
         features it is one scale for all, and of more than 1,000 coefficients some of
         the rows tell it, up to 1,000, or 1,000 / K of K > 2 classes: of more than 90
         classes these are too few, and it is one. A stream learns it
@@ -89,7 +91,7 @@ class BayesianLogisticRegression(
         Median of the prior of how far groups lie from their mean, whose logarithm has
         the standard deviation one. "auto" is 1 of the intercept, where features have
         their means, and of coefficients 1/4 for a standard deviation of the feature, or
-        a quarter of how far it goes from its mean if that is more: slopes mostly differ
+        a quarter of the unit of a rare one (see `prior_scale`): slopes mostly differ
         by less than levels, and held-out rows are predicted best so, or nearly. A
         stream takes these of all its rows so far; one that goes on from a fit with a
         width that is learned keeps those of the fit. A number is for features on one

@@ -27,8 +27,11 @@ from skvrem.utils._validation import (
 )
 from skvrem.vi.gaussian._width import units_of
 
-# Deviations that features go from their means before a prior takes them for rare ones.
-REACH = 4.0
+# Units of its prior that rows of a rare feature lie from its mean; how many rows say
+# which value most have.
+REACH, ASKED = 4.0, 101
+# Rows that are compared with it at once.
+AT_ONCE = 8192
 # Rows that say how far features vary, and how far a logit moves, under the prior, that
 # hardly moves at all.
 LOOKED_AT, LITTLE = 10_000, 0.05
@@ -79,31 +82,42 @@ def with_column(moments, mean, variance):
 
 
 class ColumnUnits(NamedTuple):
-    """Moments of the columns of some rows, and how far they go.
+    """Moments of the columns of some rows, how far they go, and what most rows have.
 
     Attributes
     ----------
     moments : ColumnMoments
     ends : ndarray of shape (2, n_features)
         Minus the least value of each column, and the largest.
+    common : ndarray of shape (2, n_features), default=None
+        The value that most rows of a column have, and their weight, which is zero where
+        there is none. Of rows in blocks it is that of the block with most of them. Not
+        in older pickles.
     """
 
     moments: ColumnMoments
     ends: np.ndarray
+    common: np.ndarray | None = None
 
     @classmethod
     def of(cls, data):
         """Return those of a source."""
+        moments = column_moments(data).weighted
         if data.remote:
-            ends = data.chunks().reduce(_ends_of_block, np.maximum)
-        else:
-            ends = _ends(*rows_of(data))
-        return cls(column_moments(data).weighted, ends)
+            return cls(moments, *data.chunks().reduce(_sides_of_block, _joined))
+        return cls(moments, *_sides(*rows_of(data)))
 
     def merged(self, other):
         """Return those of all rows of two sources."""
-        ends = np.maximum(self.ends, other.ends)
-        return ColumnUnits(self.moments.merged(other.moments), ends)
+        sides = _joined(self[1:], other[1:])
+        return ColumnUnits(self.moments.merged(other.moments), *sides)
+
+    def with_constant(self, value):
+        """Return those of the columns and another, the last, which does not vary."""
+        moments = with_column(self.moments, value, 0.0)
+        ends = np.column_stack([self.ends, [-value, value]])
+        common = np.column_stack([self.common, [value, moments.weight]])
+        return ColumnUnits(moments, ends, common)
 
     @property
     def mean(self):
@@ -121,12 +135,28 @@ class ColumnUnits(NamedTuple):
         return units_of(self.mean, self.moments.deviation)
 
     @property
+    def rare(self):
+        """Root mean squares of how far rows lie from the mean that are unlike most.
+
+        Zero where no value is that of most rows.
+        """
+        if self.common is None:
+            return np.zeros(self.mean.size)
+        value, weight = self.common
+        rest = self.moments.weight - weight
+        beyond = self.moments.square - weight * np.square(value - self.mean)
+        few = (rest > 0.0) & (rest < weight) & (self.moments.deviation > 0.0)
+        rest = np.where(few, rest, 1.0)
+        return np.where(few, np.sqrt(np.maximum(beyond, 0.0) / rest), 0.0)
+
+    @property
     def units(self):
         """In which a prior is as wide for all columns.
 
-        By its deviation a rare one, as of a category, had next to no prior.
+        By its deviation a rare one, as of a category, had next to no prior. One of
+        which all rows vary is no rare one, however far a few of them go.
         """
-        return np.maximum(self.deviation, self.reach / REACH)
+        return np.maximum(self.deviation, self.rare / REACH)
 
 
 def warn_unseen(estimator, data, prior_scale):
@@ -157,15 +187,54 @@ def warn_unseen(estimator, data, prior_scale):
         )
 
 
-def _ends_of_block(batch):
-    return _ends(*rows_of_block(batch))
+def _sides_of_block(batch):
+    return _sides(*rows_of_block(batch))
 
 
-def _ends(rows, weight):
-    """Return minus the least value of each column, and the largest, (2, d)."""
+def _sides(rows, weight):
+    """Return ends and common values of columns, as of `ColumnUnits`."""
     if weight is not None:
-        rows = rows[weight > 0.0]
-    if not rows.shape[0]:
-        return np.full((2, rows.shape[1]), -np.inf)
+        rows, weight = rows[weight > 0.0], weight[weight > 0.0]
+    n, d = rows.shape
+    if not n:
+        return np.full((2, d), -np.inf), np.zeros((2, d))
     ends = -rows.min(axis=0), rows.max(axis=0)
-    return np.stack([e.toarray().ravel() if sp.issparse(e) else e for e in ends])
+    if sp.issparse(rows):
+        weight = np.ones(n) if weight is None else weight
+        zero = weight.sum() - (rows != 0.0).T @ weight
+        ends = [end.toarray().ravel() for end in ends]
+        return np.stack(ends), np.stack([np.zeros(d), zero])
+    return np.stack(ends), _common(rows, weight)
+
+
+def _common(rows, weight):
+    """Return values that most rows have, and the weight of these rows, (2, d)."""
+    n, d = rows.shape
+    places = (np.arange(ASKED) + 0.5) / ASKED
+    if weight is None:
+        picked = (places * n).astype(int)
+    else:  # the same rows as where they were repeated
+        upto = np.cumsum(weight)
+        picked = np.searchsorted(upto[:-1], places * upto[-1], side="right")
+    some = rows[picked]
+    value = np.median(some, axis=0)
+    (columns,) = np.nonzero(2 * np.count_nonzero(some == value, axis=0) > ASKED)
+    found = np.zeros((2, d))
+    found[0, columns] = value[columns]
+    for first in range(0, n if columns.size else 0, AT_ONCE):
+        part = slice(first, first + AT_ONCE)
+        same = rows[part, columns] == value[columns]
+        own = np.ones(len(same)) if weight is None else weight[part]
+        found[1, columns] += own @ same
+    return found
+
+
+def _joined(one, other):
+    """Return ends and common values of the rows of two sources."""
+    (ends, a), (other_ends, b) = one, other
+    ends = np.maximum(ends, other_ends)
+    if a is None or b is None:
+        return ends, None
+    found = np.where(a[1] >= b[1], a, b)
+    found[1] += np.where(a[0] == b[0], np.minimum(a[1], b[1]), 0.0)
+    return ends, found

@@ -52,8 +52,9 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
         Standard deviation of the prior of the coefficients, whose mean is zero, or one
         for each feature, of shape (n_features,). "auto" follows the units: 2.5 standard
         deviations of the targets, or 2.5 in the logarithm of the mean of counts, for a
-        standard deviation of the feature, of counts for no less than a quarter of how
-        far it goes from its mean: these are those of the rows, in a stream of
+        standard deviation of the feature. Of counts, for a rare feature, of which most
+        rows have one value, for no less than a quarter of how far the others lie from
+        its mean (root mean square). These are those of the rows, in a stream of
         all so far (see `partial_fit`). "learn" has, in the place of 2.5, the width of
         the largest evidence (of counts, the highest bound), under a log-normal prior of
         its own (median 1, spread 1): the mean of it, as far as rows tell; what they do

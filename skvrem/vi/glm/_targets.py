@@ -242,9 +242,7 @@ class CountTargets:
     def moments(self, data, targets):
         """Return moments of the features, and the rate, which does not vary."""
         rate = np.exp(np.clip(log_rate_of(data, targets), -MOST_LOG, MOST_LOG))
-        moments, sides = ColumnUnits.of(data)
-        sides = np.column_stack([sides, [-rate, rate]])
-        return ColumnUnits(with_column(moments, rate, 0.0), sides)
+        return ColumnUnits.of(data).with_constant(rate)
 
     def units(self, seen):
         """Return the logarithm of the rate, its unit, and the units of the features.
