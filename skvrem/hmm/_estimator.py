@@ -198,8 +198,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         short data. Nobody goes on whom as many epochs again, each as good as the last,
         would not bring up to the best.
         One more begins with a state at values that come again and again, as no change
-        of a price, where three states or more of a continuous family each have a width
-        of their own, as of ``Gaussian("diag")``.
+        of a price, where three states or more of a continuous family, or part of a
+        `Product`, each have a width of their own, as of ``Gaussian("diag")``.
         There is one start where there is one state, or with annealing. Of five to eight
         states one of 12 goes to its end; from five on an end leads on by moves that
         split one state and leave another to the others, unless something is known of
@@ -513,7 +513,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
         def collapsed(point):
             found = _widths(model, point, names)
-            return any(find_collapsed(*about).any() for about in found)
+            return any(find_collapsed(*about).any() for about, _ in found)
 
         sample, begun, again = None, 0, None
 
@@ -553,10 +553,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
                 attributes |= describe(point, best.objective)
         warn_not_converged(self, best)
         if best.converged:
-            # What bounds the likelihood of one value is no choice of the user's then.
-            often = model.emission.shrinks and not hasattr(model.emission, "reg_covar")
-            for found in _widths(model, best.point, names):
-                if warn_scale(self, *found, often=often):
+            for found, own in _widths(model, best.point, names):
+                if warn_scale(self, *found, often=own):
                     break
         for name in ("_carried", "_first"):  # of a stream that is past
             vars(self).pop(name, None)
@@ -729,7 +727,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
 
 def _widths(model, point, names):
-    """Yield what says whether variances of states are those of reg_covar alone."""
-    emission, features = point.parameters.emission, point.statistics.features
-    for *about, weight in model.emission.widths(emission, features, names):
-        yield *about, weight * model.total
+    """Yield what says whether variances of states are those of reg_covar alone.
+
+    And whether that is no parameter, but the least width of a family.
+    """
+    about = point.parameters.emission, point.statistics.features, names
+    for (*found, weight), own in model.emission.floors(*about):
+        yield (*found, weight * model.total), own

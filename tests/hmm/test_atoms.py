@@ -15,6 +15,8 @@ from skvrem.hmm import (
     LogNormal,
     MixtureGaussian,
     Poisson,
+    Product,
+    Regression,
     StudentT,
     VonMises,
     Weibull,
@@ -265,3 +267,35 @@ def test_fits_with_heavy_tails_agree_on_a_series_with_an_atom(monkeypatch):
     without(monkeypatch)
     others = [best(seed) for seed in range(2)]
     assert max(others) < scores[0] + 1e-4 and min(others) < scores[0] - 0.1
+
+
+def test_parts_have_a_state_at_a_value_of_theirs(monkeypatch):
+    """Those whose states have widths; columns are those that parts have entered."""
+    X, value = with_atom("positive")
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(np.where(X > 10.0, 6.0, 2.0))
+    zero = rng.random(X.shape) < 0.2
+    X = np.column_stack([counts, np.where(zero, 0.0, X), rng.normal(size=(len(X), 2))])
+    count, amount = (
+        ("count", Poisson(), [0]),
+        ("amount", Gamma(zero_inflated=True), [1]),
+    )
+    line = "line", Regression("gaussian", [3]), [2]
+    parts = [count, line, amount]
+    for own, read in ((parts[::2], X[:, :2]), (parts, X)):
+        atoms = atoms_of(read, emission=Product(own))
+        assert atoms.values.tolist() == [value]
+    # Where the start looks for it: among the columns of all parts, one after another.
+    emission = opened(VRHMM(3, emission=Product(parts)), X)
+    assert (emission.enter(X)[:, atoms.columns] == value).sum() > 45
+    assert atoms_of(X[:, [0, 1]], emission=Product([count])) is None
+
+    x, zero = returns(n_columns=1, share=0.06, seed=2)
+    X = np.column_stack([rng.poisson(2.0 + 3.0 * (np.abs(x[:, 0]) > 3.0)), x])
+    parts = [("count", Poisson(), [0]), ("change", Gaussian(), [1])]
+    how = {"emission": Product(parts), "random_state": 0, "n_jobs": 1}
+    model = VRHMM(3, **how).fit(X)
+    without(monkeypatch)
+    assert model.objective_ > VRHMM(3, **how).fit(X).objective_ + 0.03
+    state = np.unique(model.predict(X)[zero])
+    assert len(state) == 1 and (model.predict(X) == state).sum() < zero.sum() + 10

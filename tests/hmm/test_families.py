@@ -902,6 +902,23 @@ def test_narrow_states_of_many_rows_are_found():
         assert hmm.emission_.sd_.min() < 1e-3
 
 
+@pytest.mark.parametrize("families", [(LogNormal, Gamma), (Gaussian, LogNormal)])
+def test_narrow_states_of_parts_are_named(families):
+    """As of the families alone: of Gaussians the least width is a parameter."""
+    rng = np.random.default_rng(0)
+    states = np.repeat(np.arange(60) % 3, 20)
+    X = np.exp(rng.normal(states - 1.5, 0.3))
+    X[states == 2] = 2.7
+    X = np.column_stack([X, rng.gamma(4.0, 1.0 + states)])
+    parts = [(f"part {j}", family(), [j]) for j, family in enumerate(families)]
+    hmm = VRHMM(3, emission=Product(parts), random_state=0)
+    if Gaussian in families:
+        hmm.fit(X)
+    else:
+        with pytest.warns(CollapsedComponentWarning, match=r": \d \(400 rows\)"):
+            hmm.fit(X)
+
+
 def test_columns_without_width_are_fitted_by_gamma():
     X = 1e6 + np.random.default_rng(0).normal(size=(300, 1))
     found = VRHMM(2, emission=Gamma(), random_state=0).fit(X)

@@ -35,6 +35,7 @@ class Atoms(NamedTuple):
     Attributes
     ----------
     columns : ndarray of int of shape (n_atoms,)
+        Of rows that have been entered.
     values, widths : ndarray of shape (n_atoms,)
         What is as near to a value as `widths` is equal to it.
     """
@@ -63,14 +64,12 @@ def find_atoms(emission, X):
     emission : Emission
         Opened.
     X : ndarray of shape (n_rows, n_columns)
-        Rows of the fit, in their order.
+        Rows of the fit, in their order, as users give them.
     """
-    if not emission.shrinks or emission.n_states_ < FEWEST_STATES:
+    if emission.n_states_ < FEWEST_STATES:
         return None
     some = draw(len(X), min(len(X), MOST_ROWS), np.random.default_rng(0))
-    X = np.asarray(X)[some]
-    if emission.excludes:  # zeros, which have a probability of their own
-        X = np.where(X == 0.0, np.nan, X)
+    X = emission.narrowing(emission.enter(np.asarray(X)[some]))
     found = [(j, *atom) for j, column in enumerate(X.T) for atom in _atom_of(column)]
     if not found:
         return None

@@ -465,6 +465,15 @@ class Emission(BaseEstimator):
         """Return what is clustered to find a start: a few numbers a row."""
         return fill(self.sufficient(X))
 
+    def narrowing(self, X):
+        """Return entered rows; NaN is what no state can come down to in its width.
+
+        Zeros that have a probability of their own are known without a state.
+        """
+        if not self.shrinks:
+            return np.full(X.shape, np.nan)
+        return np.where(X == 0.0, np.nan, X) if self.excludes else X
+
     def given_start(self, parameters):
         """Put what the user gave in the place of starting values."""
         parts = self._named(parameters)
@@ -505,6 +514,21 @@ class Emission(BaseEstimator):
             Shares of the rows.
         """
         return iter(())
+
+    def floors(self, parameters, features, names):
+        """Yield what `widths` does of every part, and whose the least of them is.
+
+        Yields
+        ------
+        found : tuple
+            Of `widths`.
+        own : bool
+            Whether what bounds the likelihood of one value is the family's own, and no
+            choice of the user's.
+        """
+        own = self.shrinks and not hasattr(self, "reg_covar")
+        for found in self.widths(parameters, features, names):
+            yield found, own
 
     # What is numerical, or an average over draws, where a family has no closed form
 

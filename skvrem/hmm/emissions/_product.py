@@ -318,6 +318,15 @@ class Product(Emission):
             columns.append(block / (scale if scale > 0.0 else 1.0))
         return np.hstack(columns)
 
+    def narrowing(self, X):
+        """Return entered rows; NaN is what no state can come down to in its width."""
+        known = np.full(X.shape, np.nan)
+        for (family, part), seats in zip(
+            self._each(X), self._seats.values(), strict=True
+        ):
+            known[:, seats] = family.narrowing(part)
+        return known
+
     # Everything else is the parts' own, side by side
 
     def _map(self, method, *parts):
@@ -515,11 +524,11 @@ class Product(Emission):
         found = self._map("maximize", *parts, [repair] * len(self.parts_))
         return None if any(part is None for part in found) else np.hstack(found)
 
-    def widths(self, parameters, features, names):
-        """Yield variances of the data and of the states, of every Gaussian part."""
+    def floors(self, parameters, features, names):
+        """Yield widths of the data and of the states, and whose the least is."""
         parts = self._split(parameters), self._split_features(features)
         names = [[names[j] for j in places] for places in self._places.values()]
-        return chain.from_iterable(self._map("widths", *parts, names))
+        return chain.from_iterable(self._map("floors", *parts, names))
 
     def publish(self, parameters, dtype):
         """Set the fitted attributes of the parts."""
