@@ -9,6 +9,7 @@ from scipy.stats import norm
 from skvrem.data._batch import RowBatch
 from skvrem.hmm import Gaussian
 from skvrem.hmm.forward_backward import _model_layout
+from skvrem.hmm.forward_backward._model_blocks import BlockChain, RowBlock
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Chain, Impossible, Passes
 from skvrem.hmm.forward_backward._model_viterbi import (
@@ -205,6 +206,34 @@ def test_impossible_row():
     with pytest.raises(Impossible) as error:
         Passes(whole(rows), chain).forward()
     assert error.value.row == 820
+
+
+@pytest.mark.parametrize("lengths", [[3000], [700, 1, 2299], [7] * 300])
+@pytest.mark.parametrize("by_row", [False, True])
+def test_the_first_impossible_row_is_named(lengths, by_row):
+    """Lanes of a layout come to them side by side; the lowest is the first in X."""
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    X = np.zeros((bounds[-1], 1))
+    X[[1037, 1038, 1500, 2000, 2096]] = 1.0
+    rows = SequenceRows(X, bounds, lambda X, parameters: X, *[[-1, 0]] * 2)
+    # Emitted by the first state only, which none leads to; or no state emits them.
+    one, none = np.array([[0.0, 0.0], [0.0, -1e100]]), np.array([[0.0, -1e100]] * 2)
+    even = np.array([0.5, 0.5])
+    for theta, start, transitions in (
+        (none, even, np.full((2, 2), 0.5)),
+        (none, even, np.eye(2)),
+        (one, np.array([0.0, 1.0]), np.eye(2)),
+        (one, np.array([0.0, 1.0]), np.array([[0.5, 0.5], [0.0, 1.0]])),
+    ):
+        chain = Chain(theta, start, transitions)
+        with pytest.raises(Impossible) as error:
+            Passes(whole(rows), chain, by_row=by_row).forward()
+        assert error.value.row == 1037
+        if theta is none:  # blocks need floating point numbers
+            with pytest.raises(Impossible) as error:
+                batch = RowBlock(None, 0, full=True)
+                BlockChain(whole(rows), 3).passes(batch, chain)
+            assert error.value.row == 1037
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

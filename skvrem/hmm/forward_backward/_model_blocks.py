@@ -18,7 +18,12 @@ import numpy as np
 
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
 from skvrem.hmm.forward_backward._model_layout import NONE
-from skvrem.hmm.forward_backward._model_passes import UNUSED, Passes, weighted_shares
+from skvrem.hmm.forward_backward._model_passes import (
+    UNUSED,
+    Impossible,
+    Passes,
+    weighted_shares,
+)
 from skvrem.utils._parallel import parallel_map
 
 
@@ -80,7 +85,11 @@ class BlockChain:
     def _run(self, chain):
         """Run over all blocks, exactly."""
         full = Passes(self.layout, chain)
-        full.run_forward()
+        try:
+            full.run_forward()
+        except Impossible as error:
+            full.forward_logs(error)  # which row is the first, if any is
+            raise OutOfRange from None
         if len(self.layout.parts) != self.n_blocks:  # it has been laid out anew
             self.layout.cut(self.n_blocks)
         full.run_backward()

@@ -218,18 +218,17 @@ class Passes:
             return self._forward_by_row()
         try:
             objective = self.run_forward()
-        except Impossible:
-            if not self.raised.any:
-                raise
-            return self._forward_logs()
+        except Impossible as error:
+            return self.forward_logs(error)
         if self.raised.any:
             self._known = self.run_backward()
             if not self.used <= UNUSED:
-                return self._forward_logs()
+                return self.forward_logs()
         return objective
 
     def _forward_by_row(self):
         """Run forward so that all rows are known given those before."""
+        failed = None
         try:
             objective = self.run_forward()
             if not self.raised.any:
@@ -241,18 +240,29 @@ class Passes:
             gained = np.cumsum(shares - plain.shares_by_row())
             if np.abs(gained).max() <= EQUAL:
                 return self.run_forward()
-        except Impossible:
-            if not self.raised.any:
-                raise
-        return self._forward_logs()
+        except Impossible as error:
+            failed = error
+        return self.forward_logs(failed)
 
-    def _forward_logs(self):
-        """Run forward in logarithms; return the weighted log-likelihood."""
-        self.logs = LogPasses(self.layout, self.chain, self.carried)
-        row = self.logs.forward()
+    def forward_logs(self, failed=None):
+        """Run forward in logarithms; return the weighted log-likelihood.
+
+        Lanes come to impossible rows side by side, so this alone knows the first.
+
+        Parameters
+        ----------
+        failed : Impossible, default=None
+            Of the run in floating point numbers, which is right where no probability
+            of the chain has been raised.
+        """
+        logs = LogPasses(self.layout, self.chain, self.carried)
+        row = logs.forward()
         if row >= 0:
-            raise Impossible(int(self.layout.row_numbers(np.array([row]))[0]))
-        return self.logs.objective()
+            raise Impossible(int(self.layout.row_numbers(np.array([row]))[0])) from None
+        if failed is not None and not self.raised.any:
+            raise failed
+        self.logs = logs
+        return logs.objective()
 
     def shares_by_row(self):
         """Return the rows' log-likelihoods given those before, (n_rows,)."""
