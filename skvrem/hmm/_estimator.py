@@ -1,5 +1,6 @@
 """The scikit-learn shell of the hidden Markov model."""
 
+from copy import copy
 from functools import partial
 from itertools import chain, cycle, repeat
 from typing import Any, ClassVar, Literal, Self
@@ -665,17 +666,26 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         startprob, packed, emission = fitted_parameters(self)
         order = check_order(order, len(startprob))
-        family, transitions = self.emission_, self.transitions_
+        # Copies of the estimator may share all that it holds.
+        family, transitions = copy(self.emission_), copy(self.transitions_)
         dtype = self.startprob_.dtype
         start, pairs, features = self._sums
         packed = transitions.permute(packed, order)
         pairs = transitions.permute(pairs, order)
         transitions.reorder(order)
         family.reorder(order)
-        self.startprob_ = self.startprob_[order]
-        self.transmat_ = transitions.publish(packed, dtype)
         family.publish(emission[order], dtype)
-        self._sums = start[order], pairs, family.permute(features, order)
+        found = {
+            "startprob_": self.startprob_[order],
+            "transmat_": transitions.publish(packed, dtype),
+            "transitions_": transitions,
+            "emission_": family,
+            "_sums": (start[order], pairs, family.permute(features, order)),
+        }
+        if hasattr(self, "_carried"):
+            carried, inputs = self._carried
+            found["_carried"] = carried[order], inputs
+        vars(self).update(found)
         vars(self).pop("_first", None)  # another fit would have its own order
         return self
 

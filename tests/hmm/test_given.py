@@ -1,6 +1,8 @@
 """Models of given parameters, draws of paths and of rows, and the long run."""
 
+import pickle
 import warnings
+from copy import copy
 
 import numpy as np
 import pytest
@@ -24,6 +26,7 @@ from skvrem.hmm import (
     NegativeBinomial,
     Poisson,
     Product,
+    Regression,
     StudentT,
     VonMises,
     Weibull,
@@ -330,6 +333,64 @@ def test_what_is_given_moves_with_the_states(emission, stream):
     again = [state_of(fit.relabel([1, 0])) for fit in (first, then)]
     np.testing.assert_allclose(again[0][0], [0.4, 0.6])
     np.testing.assert_allclose(again[0][1][0], [0.9, 0.1])
+
+
+SHARED = [
+    *((emission, None) for emission in FAMILIES),
+    (Regression("gaussian", [1], coef_init=[[[1.0]], [[-1.0]]]), None),
+    (Gaussian(), Covariates([1])),
+]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("emission", "transitions"), SHARED, ids=lambda part: type(part).__name__
+)
+def test_copies_share_nothing_that_relabel_writes_to(emission, transitions):
+    """A shallow copy holds the same parts as its original."""
+    X = np.random.default_rng(0).normal(size=(150, 2))
+    how = {"n_init": 1, "max_iter": 3, "random_state": 0}
+    if emission in FAMILIES:
+        X, how = (
+            given(emission, random_state=1).sample(150)[0],
+            how | {"startprob": [0.4, 0.6]},
+        )
+        emission = half(emission)
+    transitions = transitions or Homogeneous(fixed=[[0.9, 0.1], [np.nan, np.nan]])
+    model = VRHMM(2, emission=emission, transitions=transitions, **how).fit(X)
+    before, own = pickle.dumps(model), model.predict_proba(X)
+    other = copy(model).relabel([1, 0])
+    assert pickle.dumps(model) == before
+    np.testing.assert_array_equal(model.predict_proba(X), own)
+    np.testing.assert_allclose(other.predict_proba(X), own[:, ::-1], atol=1e-12)
+
+
+def test_copies_share_no_kinds_that_relabel_writes_to():
+    kinds = np.repeat(np.arange(40) % 2, 10)
+    X = np.random.default_rng(0).normal(5.0 * kinds + np.arange(400) % 2)[:, None]
+    X = np.column_stack([X, np.arange(400) % 10 == 9])
+    model = VRHMM(4, transitions=Hierarchical(2, 2, boundary=1), n_init=1, max_iter=3)
+    with warnings.catch_warnings(action="ignore"):
+        model.fit(X)
+    before = pickle.dumps(model)
+    copy(model).relabel([2, 3, 0, 1])
+    assert pickle.dumps(model) == before
+    with pytest.raises(ValueError, match="kinds as a whole"):
+        model.relabel([1, 0, 2, 3])
+    assert pickle.dumps(model) == before
+
+
+def test_a_relabelled_stream_goes_on_from_its_last_row():
+    """The probabilities of the last row's state are in the new order, too."""
+    rng = np.random.default_rng(0)
+    states = np.cumsum(rng.random(4000) < 0.01) % 2
+    X = rng.normal(1.0 * states, 1.0)[:, None]
+    first = VRHMM(2, n_init=1, random_state=0).partial_fit(X[:3000])
+    then = copy(first)
+    first.relabel([1, 0]).partial_fit(X[3000:], continues=True)
+    then.partial_fit(X[3000:], continues=True).relabel([1, 0])
+    for one, other in zip(state_of(first), state_of(then), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
 def test_what_was_fixed_stays_so_where_it_moved_to():

@@ -412,7 +412,7 @@ class Emission(BaseEstimator):
         self.given_order = before[order]
 
     def reorder(self, order):
-        """Put what users gave of states into another order."""
+        """Put what users gave of states into another order, in new arrays and parts."""
         self._note_order(order)
         for name in self._names_given():
             setattr(self, name, given(self, name, self._shape(name))[order])

@@ -329,11 +329,11 @@ class MixtureGaussian(Emission):
     def publish(self, parameters, dtype):
         """Set the fitted attributes."""
         weight, inner = self._split(parameters)
-        means, covariances = [], []
+        means, covariances, one = [], [], copy(self._inner)
         for own in inner:
-            self._inner.publish(own, dtype)
-            means.append(self._inner.mean_)
-            covariances.append(self._inner.covariance_)
+            one.publish(own, dtype)
+            means.append(one.mean_)
+            covariances.append(one.covariance_)
         self.weight_ = weight.astype(dtype)
         self.mean_, self.covariance_ = np.stack(means), np.stack(covariances)
 

@@ -169,7 +169,8 @@ class Product(Emission):
     def reorder(self, order):
         """Put what users gave of states into another order."""
         self._note_order(order)
-        for family in self.parts_.values():
+        self.parts_ = {name: copy(family) for name, family in self.parts_.items()}
+        for family in self._each():
             family.reorder(order)
 
     def _find_places(self, X):

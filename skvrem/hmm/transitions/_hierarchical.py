@@ -1,5 +1,7 @@
 """Transitions within segments of the rows, and from one segment to the next."""
 
+from copy import copy
+
 import numpy as np
 from sklearn.base import BaseEstimator
 
@@ -299,6 +301,7 @@ class Hierarchical(Transitions):
         """Put what has been opened into another order."""
         kinds = order[:: self.n_fine] // self.n_fine
         coarse, *fine = self._matrices
+        coarse = copy(coarse)
         coarse.reorder(kinds)
         self._matrices = [coarse, *(fine[kind] for kind in kinds)]
 

@@ -375,6 +375,7 @@ class Regression(LeastSquares):
     def reorder(self, order):
         """Put what users gave of states into another order."""
         self._note_order(order)
+        self.family_ = copy(self.family_)
         self.family_.reorder(order)
         for name in ("coef", "intercept", "coef_init", "intercept_init"):
             value = getattr(self, name)
