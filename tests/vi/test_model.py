@@ -16,6 +16,7 @@ from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
     PoissonCounts,
+    ScatteredSoftmax,
     Softmax,
     cubature,
 )
@@ -137,6 +138,36 @@ def test_softmax_expectations_are_sums_over_nodes(full, rng):
     if not full:
         bend = np.diagonal(bend, axis1=1, axis2=2)
     np.testing.assert_allclose(curvature, bend.reshape(m, -1), atol=1e-12)
+
+
+def test_scattered_rows_have_nodes_of_their_own(rng):
+    """And a loss alone is that of all expectations."""
+    family, m, k = ScatteredSoftmax(3, 100), 40, 3
+    A, y = rng.normal(size=(m, k)), rng.integers(k, size=m).astype(np.int32)
+    half = np.tril(0.4 * rng.normal(size=(m, k, k))).reshape(m, -1)
+    weight, sets = rng.uniform(0.5, 2.0, m), rng.integers(5, size=m)
+    found = family.expectations(A, half, y, weight, sets)
+    loss, residual, curvature = 0.0, np.empty((m, k)), np.empty((m, k * k))
+    for i in range(m):
+        row = slice(i, i + 1)
+        loss += softmax_expectations(
+            A[row],
+            half[row],
+            y[row],
+            weight[row],
+            family.sets[sets[i]],
+            family.node_weights,
+            False,
+            residual[row],
+            curvature[row],
+        )
+    assert found[0] == pytest.approx(loss, rel=1e-13)
+    np.testing.assert_array_equal(found[1], residual)
+    np.testing.assert_array_equal(found[2], curvature)
+    assert family.expected_loss(A, half, y, weight, sets) == found[0]
+    flat = np.zeros_like(half)
+    same = family.expectations(A, flat, y, weight, sets)[0]
+    assert family.expected_loss(A, flat, y, weight, sets) == same
 
 
 @pytest.mark.parametrize("width", [1e-5, 1e-2, 1.0, 30.0])

@@ -346,23 +346,25 @@ class DropoutModel(PlainModel):
         inputs, a = self.network.forward(layers, self.data.rows[rows])
         x = inputs[-1]
         if kind == "loss":
-            return Gradient(np.zeros(0), -self._expectations(layers, x, a, rows)[0])
+            how = self._expectation_of(layers, x, a, rows)
+            return Gradient(np.zeros(0), -self.family.expected_loss(*how))
         if kind == "taylor":
             loss, last = 0.0, self.taylor(layers, x, a, rows)
         else:
             loss, last = self.expected(layers, x, a, rows)
         return Gradient(self.network.backward(layers, inputs, last), -loss)
 
-    def _expectations(self, layers, x, a, rows):
-        """Return the loss of rows, and R and C."""
+    def _expectation_of(self, layers, x, a, rows):
+        """Return what the family takes expectations of."""
         half, sets = self.network.spread(layers, x), ()
         if self.sets is not None:
             sets = (self.sets[rows],)
-        return self.family.expectations(a, half, self.y[rows], self.weight[rows], *sets)
+        return a, half, self.y[rows], self.weight[rows], *sets
 
     def expected(self, layers, x, a, rows):
         """Return loss and gradients by the last layer, the noise integrated out."""
-        loss, R, C = self._expectations(layers, x, a, rows)
+        how = self._expectation_of(layers, x, a, rows)
+        loss, R, C = self.family.expectations(*how)
         return loss, self.network.by_moments(layers, x, R, C)
 
     def taylor(self, layers, x, a, rows):

@@ -126,7 +126,7 @@ def softmax_expectations(
     (m, k) then gets its diagonal; or half (m, k * k) has lower triangular roots of V,
     and curvature (m, k * k) gets all of it. y (m,) are numbers of classes, nodes
     (k, n_nodes). With `by_root` the curvature of rows whose roots are no smaller than
-    `NARROW` is that of the sum over nodes itself.
+    `NARROW` is that of the sum over nodes itself. A curvature of no rows is left out.
     """
     m, k = A.shape
     n = node_weights.size
@@ -165,7 +165,9 @@ def softmax_expectations(
         narrow = not by_root
         for j in range(k):
             narrow |= (half[i, j * k + j] if full else half[i, j]) < NARROW
-        if not narrow and full:
+        if not curvature.size:
+            pass
+        elif not narrow and full:
             for j in range(k):
                 for b in range(j + 1):
                     slope[j, b] = weighed_product(p[j], nodes[b], node_weights)
@@ -192,6 +194,33 @@ def softmax_expectations(
         for j in range(k):
             residual[i, j] *= -w
         residual[i, y[i]] += w
+    return loss
+
+
+@kernel(fastmath=CONTRACT)
+def scattered_expectations(
+    A, half, y, weight, ends, sets, nodes, node_weights, residual, curvature
+):
+    """Do what `softmax_expectations` does, with nodes that differ between rows.
+
+    Rows up to `ends` (n_groups,), from the end before, have the nodes (n_sets, k,
+    n_nodes) of number `sets` (n_groups,).
+    """
+    loss, start = 0.0, 0
+    for group in range(ends.size):
+        some = slice(start, ends[group])
+        loss += softmax_expectations(
+            A[some],
+            half[some],
+            y[some],
+            weight[some],
+            nodes[sets[group]],
+            node_weights,
+            False,
+            residual[some],
+            curvature[some],
+        )
+        start = ends[group]
     return loss
 
 

@@ -8,6 +8,8 @@ in closed form; with K of them, sums over nodes of a quasi-Monte-Carlo rule whos
 and covariance are exact, so that they err from the fourth order on.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.special import digamma, expit, gammaln, ndtri, softmax
 
@@ -46,21 +48,29 @@ def cubature(n_dim, n_pairs):
     return np.ascontiguousarray(nodes), np.full(len(nodes), 1.0 / len(nodes))
 
 
-def shifted_nodes(n_dim, n_pairs, rng):
-    """Return nodes (n_dim, 2 n_pairs) whose sums have no error on average over `rng`.
+def shifted_nodes(n_dim, n_pairs, n_sets, rng):
+    """Return sets of nodes whose sums have no error on average over `rng`.
 
-    Sobol points shifted by a random vector, in pairs of opposite sign.
+    Sobol points shifted by a random vector a set, in pairs of opposite sign, of shape
+    (n_sets, n_dim, 2 n_pairs).
     """
-    return _opposite_normals(n_dim, n_pairs, rng.uniform(1e-9, 1.0, n_dim)).T.copy()
+    shifts = rng.uniform(1e-9, 1.0, (n_sets, 1, n_dim))
+    nodes = _opposite_normals(n_dim, n_pairs, shifts)
+    return np.ascontiguousarray(nodes.swapaxes(1, 2))
 
 
 def _opposite_normals(n_dim, n_pairs, shift):
     """Return shifted Sobol points mapped to normals, and then their opposites."""
+    half = ndtri((_sobol(n_dim, n_pairs) + shift) % 1.0)
+    return np.concatenate([half, -half], axis=-2)
+
+
+@lru_cache(maxsize=8)
+def _sobol(n_dim, n_points):
+    """Return Sobol points, which take longer to make than nodes of them."""
     from scipy.stats import qmc
 
-    points = qmc.Sobol(n_dim, scramble=False).random(n_pairs)
-    half = ndtri((points + shift) % 1.0)
-    return np.concatenate([half, -half])
+    return qmc.Sobol(n_dim, scramble=False).random(n_points)
 
 
 class _Family:
@@ -70,6 +80,10 @@ class _Family:
     dispersion = 1.0
     #: Whether expectations grow without bound where predictors are uncertain.
     overflows = False
+
+    def expected_loss(self, *given):
+        """Return the loss of `expectations` alone."""
+        return self.expectations(*given)[0]
 
     def residual(self, z, y):
         """Return d log p(y | z) / dz at predictors (m, k)."""
@@ -375,7 +389,7 @@ class ScatteredSoftmax(Softmax):
         n_sets, n_pairs = next(sizes for most, *sizes in SCATTERED if n_rows <= most)
         n_sets = int(np.clip(MOST_NUMBERS // (2 * n_pairs * n_classes), 1, n_sets))
         rng = np.random.default_rng(0)
-        self.sets = [shifted_nodes(n_classes, n_pairs, rng) for _ in range(n_sets)]
+        self.sets = shifted_nodes(n_classes, n_pairs, n_sets, rng)
         self.node_weights = np.full(2 * n_pairs, 0.5 / n_pairs)
 
     def sets_of(self, X):
@@ -388,17 +402,42 @@ class ScatteredSoftmax(Softmax):
 
     def expectations(self, a, half, y, weight, sets):
         """See :class:`Softmax`; sets (m,) are numbers of the rows' sets of nodes."""
-        residual, curvature, loss = np.empty(a.shape), np.empty(half.shape), 0.0
-        order = np.argsort(sets, kind="stable")
-        ends = np.flatnonzero(np.diff(sets[order])) + 1 if half.any() else []
-        for some in np.split(order, ends):
-            own = weight[some] if weight.size else weight
-            nodes = self.sets[sets[some[0]]]
-            more, residual[some], curvature[some] = self._sums(
-                a[some], half[some], y[some], own, nodes
-            )
-            loss += more
+        residual, curvature = np.empty(a.shape), np.empty(half.shape)
+        loss = self._scattered(a, half, y, weight, sets, residual, curvature)
         return loss, residual, curvature
+
+    def expected_loss(self, a, half, y, weight, sets):
+        """Return the loss alone, in much less time."""
+        nothing = np.empty((0, half.shape[1]))
+        return self._scattered(a, half, y, weight, sets, np.empty(a.shape), nothing)
+
+    def _scattered(self, a, half, y, weight, sets, residual, curvature):
+        """Fill residuals and, where there is room, curvatures; return the loss."""
+        if not half.any():  # nothing to integrate over
+            nothing = np.zeros((self.n_predictors, 1)), np.ones(1)
+            return _kernels.softmax_expectations(
+                a, half, y, weight, *nothing, self.by_root, residual, curvature
+            )
+        order = np.argsort(sets, kind="stable")
+        kinds = sets[order]
+        ends = np.append(np.flatnonzero(np.diff(kinds)) + 1, len(kinds))
+        first, second = np.empty(a.shape), np.empty(curvature.shape)
+        loss = _kernels.scattered_expectations(
+            a[order],
+            half[order],
+            y[order],
+            weight[order] if weight.size else weight,
+            ends,
+            kinds[ends - 1],
+            self.sets,
+            self.node_weights,
+            first,
+            second,
+        )
+        residual[order] = first
+        if curvature.size:
+            curvature[order] = second
+        return loss
 
 
 def probabilities(family, z):
