@@ -206,6 +206,20 @@ def test_a_network_does_not_mind_the_units_of_wide_features(k):
     assert huge.objective_ > -np.log(k)
 
 
+def test_networks_of_two_thousand_rows_make_full_passes_and_converge():
+    """Which 200 epochs of minibatches do not."""
+    X, y = rows(1500, 3)
+    model = GaussianDropoutClassifier((5,), alpha=1.0, random_state=0).fit(X, y)
+    assert model.solver_ == "batch" and model.converged_
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        steps = clone(model).set_params(solver="stochastic").fit(X, y)
+    assert steps.objective_ < model.objective_
+    more = GaussianDropoutClassifier((2,), alpha=1.0, max_iter=1)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        more.fit(*rows(2001))
+    assert more.solver_ == "stochastic"
+
+
 def test_noise_shrinks_and_spreads():
     X, y = rows()
     quiet, loud = (

@@ -123,7 +123,7 @@ class GaussianDropoutClassifier(
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How means over rows are estimated: by full passes, by minibatches, or by those
         with the control variate of Algorithm 2 of [1]_. "auto" is "batch" without
-        hidden layers and for up to 1,000 rows, else "stochastic".
+        hidden layers and for up to 2,000 rows, else "stochastic".
     steps : MinibatchSteps or None, default=None
         How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
         ``expectation`` by "quadrature" integrates over the logits, "mc" draws the noise
@@ -496,7 +496,7 @@ class GaussianDropoutClassifier(
     ) -> Self:
         """Update the weights with one batch of a stream.
 
-        Of the rows seen 5,000 are kept, all with the same probability. Up to 1,000 rows
+        Of the rows seen 5,000 are kept, all with the same probability. Up to 2,000 rows
         the weights are those of a fit to all that goes on from the last ones. Of more,
         steps of minibatches visit new rows and those kept, fifty times as many as are
         new, with the optimizer's moments: those of "stochastic" and "adam" where the
