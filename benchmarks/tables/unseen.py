@@ -5,7 +5,7 @@ scaler, but for the prior of the logistic regression that is learned. Skills are
 choix, eighty problems of each spread.
 
 - Networks: clusters of each class at corners of a cube, shells, moons or circles, 40 to
-  1,000 rows, noise columns among them.
+  1,000 rows, noise columns among them; larger ones have up to 2,000.
 - Regression, classification: linear predictors of 30 to 2,000 rows with 2 to 200
   columns, fewer rows than columns too, correlated or not, some or all of them without
   effect; noise from little to more than there is signal.
@@ -21,6 +21,7 @@ choix, eighty problems of each spread.
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from scipy.special import expit
@@ -54,10 +55,13 @@ from skvrem import (
 UNSEEN, PROBLEMS = 4000, 40
 
 
-def clusters(number):
-    """Return rows and classes to learn from, and unseen ones."""
+def clusters(number, sizes=(1.6, 3.0)):
+    """Return rows and classes to learn from, and unseen ones.
+
+    sizes: the least and the most rows to learn from, in powers of ten.
+    """
     rng = np.random.default_rng([23, number])
-    n, seed = int(10.0 ** rng.uniform(1.6, 3.0)), int(rng.integers(1 << 30))
+    n, seed = int(10.0 ** rng.uniform(*sizes)), int(rng.integers(1 << 30))
     given = {"n_samples": n + UNSEEN, "random_state": seed}
     kind = number % 4
     if kind == 0:
@@ -156,6 +160,19 @@ def networks(run):
         "LogisticRegression": LogisticRegression(),
     }
     yield from compared(run, models, clusters, of_classes)
+
+
+@group()
+def larger(run):
+    """Log-loss of networks on 1,000 to 2,000 rows, nats a row."""
+    steps = GaussianDropoutClassifier(solver="stochastic", random_state=0)
+    models = {
+        "GaussianDropoutClassifier": GaussianDropoutClassifier(random_state=0),
+        "the same, solver='stochastic'": steps,
+        "MLPClassifier": MLPClassifier(random_state=0),
+    }
+    problems = partial(clusters, sizes=(3.0, np.log10(2000)))
+    yield from compared(run, models, problems, of_classes)
 
 
 @group()
