@@ -463,9 +463,9 @@ def test_a_rare_column_of_counts_has_a_prior_that_is_no_wider_than_others(
 ):
     X, y = counts()
     X[:, 2] = 0.0
-    X[[0, 7], 2] = [17.0, 1.0]
+    X[0, 2] = 17.0
     units = units_of_counts(X)
-    assert units[2] > 1.5 * X[:, 2].std()
+    assert units[2] > 2.5 * X[:, 2].std()
     model = BayesianGLMRegressor(family, prior_scale="auto")
     if layout == "sparse":
         model.fit(sp.csr_array(X), y)

@@ -63,6 +63,22 @@ def test_units_are_the_same_however_rows_are_given(rng, layout):
     np.testing.assert_allclose(found.units, plain(X))
 
 
+@pytest.mark.parametrize("rare", [1.0, 0.0])
+@pytest.mark.parametrize("size", [5, 20, 300])
+def test_units_of_rare_features_are_the_same_where_blocks_are_sorted(size, rare):
+    """What the first blocks have most is not what most rows have."""
+    X = np.where(np.arange(600) < 20, rare, 1.0 - rare)[:, None]
+    for rows in X, X[::-1]:
+        parts = [
+            ColumnUnits.of(as_source(rows[first : first + size].copy()))
+            for first in range(0, 600, size)
+        ]
+        found = parts[0]
+        for part in parts[1:]:
+            found = found.merged(part)
+        np.testing.assert_allclose(found.units, (1.0 - 20 / 600) / REACH)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_one_far_value_leaves_a_feature_its_slope(seed):
     rng = np.random.default_rng(seed)

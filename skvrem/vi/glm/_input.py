@@ -2,6 +2,7 @@
 
 import warnings
 from functools import partial
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -89,10 +90,10 @@ class ColumnUnits(NamedTuple):
     moments : ColumnMoments
     ends : ndarray of shape (2, n_features)
         Minus the least value of each column, and the largest.
-    common : ndarray of shape (2, n_features), default=None
+    common : ndarray of shape (2, 2, n_features), default=None
         The value that most rows of a column have, and their weight, which is zero where
-        there is none. Of rows in blocks it is that of the block with most of them. Not
-        in older pickles.
+        there is none; and the next one, as blocks may come sorted. Blocks count it
+        where most of their rows have it. Not in older pickles.
     """
 
     moments: ColumnMoments
@@ -116,7 +117,8 @@ class ColumnUnits(NamedTuple):
         """Return those of the columns and another, the last, which does not vary."""
         moments = with_column(self.moments, value, 0.0)
         ends = np.column_stack([self.ends, [-value, value]])
-        common = np.column_stack([self.common, [value, moments.weight]])
+        one = np.array([[[value], [moments.weight]], [[value], [0.0]]])
+        common = np.concatenate([self.common, one], axis=2)
         return ColumnUnits(moments, ends, common)
 
     @property
@@ -142,7 +144,7 @@ class ColumnUnits(NamedTuple):
         """
         if self.common is None:
             return np.zeros(self.mean.size)
-        value, weight = self.common
+        value, weight = self.common[0]
         rest = self.moments.weight - weight
         beyond = self.moments.square - weight * np.square(value - self.mean)
         few = (rest > 0.0) & (rest < weight) & (self.moments.deviation > 0.0)
@@ -197,18 +199,20 @@ def _sides(rows, weight):
         rows, weight = rows[weight > 0.0], weight[weight > 0.0]
     n, d = rows.shape
     if not n:
-        return np.full((2, d), -np.inf), np.zeros((2, d))
+        return np.full((2, d), -np.inf), np.zeros((2, 2, d))
     ends = -rows.min(axis=0), rows.max(axis=0)
     if sp.issparse(rows):
         weight = np.ones(n) if weight is None else weight
         zero = weight.sum() - (rows != 0.0).T @ weight
         ends = [end.toarray().ravel() for end in ends]
-        return np.stack(ends), np.stack([np.zeros(d), zero])
+        common = np.zeros((2, 2, d))
+        common[0, 1] = zero
+        return np.stack(ends), common
     return np.stack(ends), _common(rows, weight)
 
 
 def _common(rows, weight):
-    """Return values that most rows have, and the weight of these rows, (2, d)."""
+    """Return values that most rows have, and the weight of these rows, (2, 2, d)."""
     n, d = rows.shape
     places = (np.arange(ASKED) + 0.5) / ASKED
     if weight is None:
@@ -219,13 +223,13 @@ def _common(rows, weight):
     some = rows[picked]
     value = np.median(some, axis=0)
     (columns,) = np.nonzero(2 * np.count_nonzero(some == value, axis=0) > ASKED)
-    found = np.zeros((2, d))
-    found[0, columns] = value[columns]
+    found = np.zeros((2, 2, d))
+    found[0, 0, columns] = value[columns]
     for first in range(0, n if columns.size else 0, AT_ONCE):
         part = slice(first, first + AT_ONCE)
         same = rows[part, columns] == value[columns]
         own = np.ones(len(same)) if weight is None else weight[part]
-        found[1, columns] += own @ same
+        found[0, 1, columns] += own @ same
     return found
 
 
@@ -235,6 +239,11 @@ def _joined(one, other):
     ends = np.maximum(ends, other_ends)
     if a is None or b is None:
         return ends, None
-    found = np.where(a[1] >= b[1], a, b)
-    found[1] += np.where(a[0] == b[0], np.minimum(a[1], b[1]), 0.0)
-    return ends, found
+    values, weights = np.concatenate([a, b]).swapaxes(0, 1)
+    for i, j in combinations(range(len(values)), 2):
+        same = np.where(values[i] == values[j], weights[j], 0.0)
+        weights[i] += same
+        weights[j] -= same
+    heaviest = np.argsort(-weights, axis=0, kind="stable")[:2]
+    both = (np.take_along_axis(x, heaviest, axis=0) for x in (values, weights))
+    return ends, np.stack(list(both), axis=1)

@@ -79,8 +79,6 @@ class GroupLook(NamedTuple):
         What a stream that goes on has kept.
     past : Quadratic, default=None
         Of the rows before, where they are not seen again.
-    at : ndarray of int, default=None
-        Numbers of the groups before.
     """
 
     opened: OpenedGroups
@@ -90,7 +88,6 @@ class GroupLook(NamedTuple):
     n_rows: float
     before: dict | None = None
     past: Any = None
-    at: np.ndarray | None = None
 
     @classmethod
     def of(cls, opened, before=None, again=False, groups=None, n_before=None):
@@ -110,7 +107,7 @@ class GroupLook(NamedTuple):
         each[at] += n_before
         past = before["past"].spread(at, len(every))
         n_rows += before["n_rows"]
-        return cls(opened, every, each, now, n_rows, before, past, at)
+        return cls(opened, every, each, now, n_rows, before, past)
 
 
 class GroupPrior(NamedTuple):
