@@ -32,8 +32,11 @@ from skvrem.utils._remote import is_dask
 
 # Rows a task of a full pass: enough to hide the 20-50 µs that a task costs.
 CHUNK_ROWS = 16384
-# A memory-mapped block is made of runs this long, so that reading it reads pages.
-MEMMAP_RUN_BYTES = 1 << 18
+# A memory-mapped block is made of runs this long, so that reading it reads pages, where
+# the map is larger than the least. The system keeps smaller ones in memory, and they
+# are drawn from as arrays: joblib makes maps of these on its own, and what is found is
+# not to depend on where a fit runs.
+MEMMAP_RUN_BYTES, MEMMAP_LEAST_BYTES = 1 << 18, 1 << 30
 
 
 class ArraySource:
@@ -210,10 +213,11 @@ def as_source(X, sample_weight=None, targets=None, groups=None, stands_for=None)
     )
     beside = {"targets": targets, "groups": groups, "stands_for": stands_for}
     if sp.issparse(X):
-        mapped, rows = is_memmap(X.data), csr_rows(X)
-        row_bytes = X.nnz * (X.data.itemsize + rows.indices.itemsize) // X.shape[0]
-        run = max(1, MEMMAP_RUN_BYTES // max(1, row_bytes)) if mapped else 1
-        return ArraySource(rows, X.shape[0], weight, run, **beside)
-    run = max(1, MEMMAP_RUN_BYTES // max(1, X.strides[0])) if is_memmap(X) else 1
-    rows = read_only(np.asarray(X))
+        rows, stored = csr_rows(X), X.data
+        row_bytes = X.nnz * (stored.itemsize + rows.indices.itemsize) // X.shape[0]
+    else:
+        rows, stored, row_bytes = read_only(np.asarray(X)), X, X.strides[0]
+    run = 1
+    if is_memmap(stored) and row_bytes * X.shape[0] > MEMMAP_LEAST_BYTES:
+        run = max(1, MEMMAP_RUN_BYTES // max(1, row_bytes))
     return ArraySource(rows, X.shape[0], weight, run, **beside)

@@ -145,6 +145,13 @@ def test_sum_is_the_reduction_over_all_rows(container, X, weighted, n_threads, r
 # Memory maps
 
 
+@pytest.fixture
+def in_runs(monkeypatch):
+    """Let maps of any size be read as those that memory does not hold."""
+    monkeypatch.setattr("skvrem.data._source.MEMMAP_LEAST_BYTES", 0)
+
+
+@pytest.mark.usefixtures("in_runs")
 def test_blocks_of_a_memmap_are_made_of_runs(memmap, rng):
     n_blocks = 10
     source = as_source(memmap)
@@ -157,12 +164,27 @@ def test_blocks_of_a_memmap_are_made_of_runs(memmap, rng):
         assert stretches(batch.ids) > 2  # drawn from several places all the same
 
 
+@pytest.mark.usefixtures("in_runs")
 def test_run_of_a_memmap_is_a_number_of_bytes(tmp_path):
     for d in (1, 16):
         X = np.memmap(tmp_path / f"X{d}", np.float32, "w+", shape=(10, d))
         assert as_source(X).run == (1 << 18) // (4 * d)
 
 
+def test_blocks_of_a_small_memmap_are_those_of_an_array(X, memmap, monkeypatch):
+    drawn = [
+        np.concatenate([batch.ids for batch in partition.batches])
+        for partition in (
+            as_source(rows).blocks(10, np.random.default_rng(0)) for rows in (X, memmap)
+        )
+    ]
+    np.testing.assert_array_equal(*drawn)
+    for least, in_runs in ((memmap.nbytes - 1, True), (memmap.nbytes, False)):
+        monkeypatch.setattr("skvrem.data._source.MEMMAP_LEAST_BYTES", least)
+        assert (as_source(memmap).run > 1) == in_runs
+
+
+@pytest.mark.usefixtures("in_runs")
 def test_memmap_survives_validation(memmap):
     # What estimators do before they ask for a source: the map must not be read.
     validated = check_array(memmap, dtype=(np.float64, np.float32), order="C")
@@ -196,6 +218,7 @@ def mapped_csr(X, folder, index, indptr):
     return mapped
 
 
+@pytest.mark.usefixtures("in_runs")
 @pytest.mark.parametrize("index, indptr", [("i4", "i4"), ("i4", "i8"), ("i8", "i8")])
 def test_parts_of_a_mapped_csr_array_are_taken_in_place(X, tmp_path, index, indptr):
     whole = sp.csr_array(np.where(X > 0.5, X, 0.0))

@@ -2,8 +2,15 @@
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import KFold, cross_val_score
 
+from skvrem import (
+    BayesianLogisticRegression,
+    GaussianDropoutClassifier,
+    HierarchicalSoftmaxClassifier,
+    SBMLogisticRegression,
+)
 from skvrem.utils import _classes
 from skvrem.utils._classes import count_classes, number_classes
 
@@ -53,3 +60,25 @@ def test_labels_of_several_kinds_in_several_pieces(monkeypatch):
 def test_targets_that_are_no_classes():
     with pytest.raises(ValueError, match="Unknown label type"):
         number_classes(BaseEstimator(), np.linspace(0.0, 1.0, 50), None)
+
+
+@pytest.mark.parametrize(
+    "classifier",
+    [
+        SBMLogisticRegression(),
+        BayesianLogisticRegression(),
+        HierarchicalSoftmaxClassifier(),
+        GaussianDropoutClassifier(hidden_layer_sizes=(), random_state=0),
+    ],
+    ids=lambda classifier: type(classifier).__name__,
+)
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.FewGroupsWarning")
+def test_a_class_that_a_fold_does_not_have_is_a_miss(classifier, rng):
+    """As scikit-learn's: or one rare label makes NaN of a score by folds."""
+    X = rng.normal(size=(90, 2))
+    y = np.where(X[:, 0] > 0.0, "a", "b").astype(object)
+    y[0] = "rare"
+    model = classifier.fit(X[1:], y[1:])
+    hits = np.sum(model.predict(X) == y)
+    assert model.score(X, y) == pytest.approx(hits / 90)
+    assert np.isfinite(cross_val_score(clone(classifier), X, y, cv=KFold(3))).all()

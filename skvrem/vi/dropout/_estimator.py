@@ -24,11 +24,7 @@ from skvrem.data import (
     streamed,
 )
 from skvrem.utils._base import VersionedPickle, summary_table
-from skvrem.utils._classes import (
-    PredictsByProba,
-    check_known,
-    number_classes,
-)
+from skvrem.utils._classes import PredictsByProba, number_classes
 from skvrem.utils._columns import Given
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
@@ -594,7 +590,7 @@ class GaussianDropoutClassifier(
         X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
-            Their classes.
+            Their classes. One that was not in the fit is never right.
         sample_weight : array-like of shape (n_samples,), default=None
             Rows count so many times.
 
@@ -602,14 +598,8 @@ class GaussianDropoutClassifier(
         -------
         accuracy : float
             Between 0 and 1.
-
-        Raises
-        ------
-        ValueError
-            If y has a class that was not in the fit.
         """
         check_is_fitted(self)
-        check_known(y, self.classes_)
         return super().score(X, y, sample_weight)
 
     def summary(self):

@@ -96,7 +96,7 @@ def score(self, X, y, groups=None, sample_weight=None):
     X : {array-like, dask array} of shape (n_samples, n_features)
         Rows.
     y : array-like of shape (n_samples,)
-        Their classes.
+        Their classes. One that was not in the fit is never right.
     groups : array-like of shape (n_samples,), default=None
         As in `predict_proba`.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -106,14 +106,8 @@ def score(self, X, y, groups=None, sample_weight=None):
     -------
     accuracy : float
         Between 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        If y has a class that was not in the fit.
     """
     check_is_fitted(self)
-    check_known(y, self.classes_)
     return accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight)
 
 
