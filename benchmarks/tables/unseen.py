@@ -5,7 +5,7 @@ scaler, but for the prior of the logistic regression that is learned. Skills are
 choix, eighty problems of each spread.
 
 - Networks: clusters of each class at corners of a cube, shells, moons or circles, 40 to
-  1,000 rows, noise columns among them; larger ones have up to 2,000.
+  1,000 rows, noise columns among them; larger ones have up to 20,000.
 - Regression, classification: linear predictors of 30 to 2,000 rows with 2 to 200
   columns, fewer rows than columns too, correlated or not, some or all of them without
   effect; noise from little to more than there is signal.
@@ -164,14 +164,14 @@ def networks(run):
 
 @group()
 def larger(run):
-    """Log-loss of networks on 1,000 to 2,000 rows, nats a row."""
+    """Log-loss of networks on 1,000 to 20,000 rows, nats a row."""
     steps = GaussianDropoutClassifier(solver="stochastic", random_state=0)
     models = {
         "GaussianDropoutClassifier": GaussianDropoutClassifier(random_state=0),
         "the same, solver='stochastic'": steps,
         "MLPClassifier": MLPClassifier(random_state=0),
     }
-    problems = partial(clusters, sizes=(3.0, np.log10(2000)))
+    problems = partial(clusters, sizes=(3.0, np.log10(20_000)))
     yield from compared(run, models, problems, of_classes)
 
 

@@ -119,7 +119,7 @@ class GaussianDropoutClassifier(
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How means over rows are estimated: by full passes, by minibatches, or by those
         with the control variate of Algorithm 2 of [1]_. "auto" is "batch" without
-        hidden layers and for up to 2,000 rows, else "stochastic".
+        hidden layers and for up to 20,000 rows, else "stochastic".
     steps : MinibatchSteps or None, default=None
         How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
         ``expectation`` by "quadrature" integrates over the logits, "mc" draws the noise

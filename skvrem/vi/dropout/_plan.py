@@ -16,7 +16,7 @@ PATIENCE = 10
 BATCH_ROWS = 200
 # Rows up to which full passes are no slower, and generalise better than what 200 epochs
 # of minibatches have come to: ``benchmarks/tables/unseen.py``.
-FULL_ROWS = 2000
+FULL_ROWS = 20_000
 # Of Adam in streams, which make fewer steps than a fit.
 STREAM_STEP = 3e-3
 

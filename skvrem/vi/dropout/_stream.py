@@ -13,10 +13,12 @@ from skvrem.utils._base import check_unchanged
 from skvrem.utils._classes import stream_classes
 from skvrem.utils._parallel import threads
 from skvrem.vi.dropout._model import Weights
-from skvrem.vi.dropout._plan import FULL_ROWS, hidden_sizes, plan_dropout
+from skvrem.vi.dropout._plan import hidden_sizes, plan_dropout
 from skvrem.vi.dropout._strength import ROWS
 from skvrem.vi.gaussian._model import Point
 
+# Rows up to which every batch of a stream is a fit of a network to all that goes on.
+WHOLE_ROWS = 2000
 # Rows of a stream that are kept, how often steps visit as many of them as are new, and
 # the least passes over few rows.
 KEPT, VISITS, STREAM_PASSES = 5000, 50, 10
@@ -47,7 +49,7 @@ def step(estimator, X, y, classes, sample_weight):
     curvature, made = vars(estimator).get("_curvature"), {}
     # A batch makes a step of its own between fits to all rows.
     alone = curvature is not None and complete and not anew
-    whole = complete and (seen <= FULL_ROWS if hidden else not alone)
+    whole = complete and (seen <= WHOLE_ROWS if hidden else not alone)
     data, targets = (batch, numbers) if alone else before.beside(batch, numbers)
     # Of the number of rows, too, or all batches would draw the same.
     random = check_random_state(estimator.random_state)
