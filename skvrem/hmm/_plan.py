@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem import schedules, solvers
-from skvrem.hmm._start import can_move, given_start, is_like, pick_runs
+from skvrem.hmm._start import (
+    MANY_STATES,
+    can_move,
+    given_start,
+    is_like,
+    pick_runs,
+)
 from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps, known_rows
 from skvrem.hmm.em_vrso._model_rows import row_model
 from skvrem.hmm.forward_backward._source import RowBlockSource
@@ -34,7 +40,7 @@ MEDIUM, MEDIUM_EPOCHS = 2_000_000, 5
 SLOW_STARTS = 16
 # Fits of many states rise so slowly that a few epochs do not tell them apart. Epochs
 # after which half of the starts go on.
-MANY_STATES, MANY_STARTS, HALVED = 9, 20, (5, 10, 40)
+MANY_STARTS, HALVED = 22, (10, 20, 40)
 # Rows times states of codes, whose densities are in a table, that are short; which of
 # their starts ends highest is known as late, however many rows there are.
 SHORT_CODES = 60_000

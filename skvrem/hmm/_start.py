@@ -45,6 +45,9 @@ MOST_CODES, OF_CODES = 500, ("company", "chance", "rows", "chance", "rows", "cha
 OF_ROWS = 6
 # Where states fit a few rows: every start of so many is of clusters.
 OF_CLUSTERS = 4
+# So many states are seldom found by clusters of one try, and each that is missed is an
+# optimum of its own: starts that are of the best of so many tries, of these windows.
+MANY_STATES, TRIES, OF_TRIES = 9, 10, {1: 0, 3: 2}
 # What keeps neighbours that are the same apart.
 ALIKE = 1e-6
 # States from which on moves are worth their passes; how many in a row may fail, their
@@ -229,6 +232,9 @@ def _begun(model, method, number, sample, rng):
         turn = "chance" if method == "random" else OF_CODES[number % len(OF_CODES)]
     if emission.few_rows and free and number % OF_CLUSTERS:
         return _of_few_rows(model, sample, rng)
+    tries, many = 1, n >= MANY_STATES and codes is None and phases is None
+    if method == "others" and many and number in OF_TRIES:
+        method, number, tries = "kmeans", OF_TRIES[number], TRIES
     if method == "others":
         means = emission.window > 1 and not (emission.unordered or emission.few_rows)
         clusters = means and number % OF_ROWS == 2
@@ -242,7 +248,7 @@ def _begun(model, method, number, sample, rng):
         labels = _by_company(codes, codes.max() + 1, sample.inside, n, rng)
     else:
         standard, counts = sample.windows[number % len(sample.windows)]
-        labels, _ = _lloyd(standard, n, method, known, rng)
+        labels = _best_clusters(standard, n, method, known, rng, tries)
         labels = np.repeat(labels, counts)
     if parts > 1 and known is None and method == "kmeans":
         fine, _ = _lloyd(Z, n * parts, "kmeans", None, rng)
@@ -404,6 +410,15 @@ def _lloyd(Z, n, method, known, rng):
         for state in np.unique(known[known >= 0]):
             centres[state] = Z[known == state].mean(axis=0)
     return _climbed(Z, centres, LLOYD_ITERATIONS if method == "kmeans" else 1, known)
+
+
+def _best_clusters(Z, n, method, known, rng, tries):
+    """Return labels of the clusters, of several tries, that rows are nearest to."""
+    found = [_lloyd(Z, n, method, known, rng) for _ in range(tries)]
+    if tries == 1:
+        return found[0][0]
+    squares = [np.square(Z - centres[labels]).sum() for labels, centres in found]
+    return found[int(np.argmin(squares))][0]
 
 
 def _climbed(Z, centres, n_iterations=LLOYD_ITERATIONS, known=None):

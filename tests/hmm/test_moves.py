@@ -43,7 +43,7 @@ def moving(model, X, **given):
     return _plan.plan_fit(model, opened, data, False)[3]
 
 
-@pytest.mark.parametrize(("most", "n_init"), [(10_000, 20), (2_000, 12)])
+@pytest.mark.parametrize(("most", "n_init"), [(10_000, 22), (2_000, 12)])
 def test_phases_of_segments_are_worth_more_starts_where_rows_are_few(
     monkeypatch, most, n_init
 ):
@@ -144,6 +144,16 @@ def one_start(monkeypatch):
     monkeypatch.setattr(_plan, "STARTS", 1)
     monkeypatch.setattr(_plan, "SHORT", 0)
     monkeypatch.setattr(_plan, "MEDIUM", 0)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_many_states_that_overlap_are_found(seed):
+    """Clusters of one try miss some of so many, and moves do not lead there."""
+    rng, n, k = np.random.default_rng(50), 5000, 15
+    states = np.cumsum(rng.random(n) < 0.1) * 7 % k
+    X = rng.normal(1.5 * states)[:, None]
+    model = VRHMM(k, random_state=seed).fit(X)
+    assert_allclose(np.sort(model.means_.ravel()), 1.5 * np.arange(k), atol=0.5)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
