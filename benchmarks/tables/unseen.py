@@ -5,7 +5,8 @@ scaler, but for the prior of the logistic regression that is learned. Skills are
 choix, eighty problems of each spread.
 
 - Networks: clusters of each class at corners of a cube, shells, moons or circles, 40 to
-  1,000 rows, noise columns among them; larger ones have up to 20,000.
+  1,000 rows, noise columns among them; larger ones have up to 2,000, and twelve more
+  up to 20,000.
 - Regression, classification: linear predictors of 30 to 2,000 rows with 2 to 200
   columns, fewer rows than columns too, correlated or not, some or all of them without
   effect; noise from little to more than there is signal.
@@ -52,7 +53,7 @@ from skvrem import (
     HierarchicalSoftmaxClassifier,
 )
 
-UNSEEN, PROBLEMS = 4000, 40
+UNSEEN, PROBLEMS, LARGEST = 4000, 40, 12
 
 
 def clusters(number, sizes=(1.6, 3.0)):
@@ -112,11 +113,11 @@ def classes(number):
     return X, X_new, y[: len(X)], y[len(X) :]
 
 
-def compared(run, models, problem: Callable, loss: Callable):
+def compared(run, models, problem: Callable, loss: Callable, problems=PROBLEMS):
     """Yield a row a model: the mean of its losses over problems."""
     losses: dict[str, list] = {name: [] for name in models}
     seconds: dict[str, list] = {name: [] for name in models}
-    for number in range(run.size(PROBLEMS, 4)):
+    for number in range(run.size(problems, 4)):
         X, X_new, y, y_new = problem(number)
         for name, model in models.items():
             with quiet(), warnings.catch_warnings():
@@ -164,15 +165,26 @@ def networks(run):
 
 @group()
 def larger(run):
-    """Log-loss of networks on 1,000 to 20,000 rows, nats a row."""
+    """Log-loss of networks on 1,000 to 2,000 rows, nats a row."""
+    problems = partial(clusters, sizes=(3.0, np.log10(2000)))
+    yield from compared(run, beside_steps(), problems, of_classes)
+
+
+@group()
+def largest(run):
+    """Log-loss of networks on 2,000 to 20,000 rows, nats a row."""
+    problems = partial(clusters, sizes=(np.log10(2000), np.log10(20_000)))
+    yield from compared(run, beside_steps(), problems, of_classes, LARGEST)
+
+
+def beside_steps():
+    """Return networks by full passes, by minibatches, and scikit-learn's."""
     steps = GaussianDropoutClassifier(solver="stochastic", random_state=0)
-    models = {
+    return {
         "GaussianDropoutClassifier": GaussianDropoutClassifier(random_state=0),
         "the same, solver='stochastic'": steps,
         "MLPClassifier": MLPClassifier(random_state=0),
     }
-    problems = partial(clusters, sizes=(3.0, np.log10(20_000)))
-    yield from compared(run, models, problems, of_classes)
 
 
 @group()
