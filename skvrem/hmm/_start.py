@@ -23,11 +23,12 @@ from functools import partial
 from itertools import islice, pairwise
 
 import numpy as np
-from sklearn.cluster import KMeans, kmeans_plusplus
+from sklearn.cluster import KMeans
 
 from skvrem.hmm._input import fitted_parameters
 from skvrem.hmm._model import SHARED, Parameters
 from skvrem.hmm.clusters._atoms import Atoms
+from skvrem.hmm.clusters._lloyd import LLOYD_ITERATIONS, climbed, lloyd
 from skvrem.hmm.clusters._model import nearest
 from skvrem.hmm.forward_backward._model_passes import Impossible
 from skvrem.solvers import Batch, Run, ranked_moves, try_out
@@ -36,7 +37,6 @@ from skvrem.solvers import Batch, Run, ranked_moves, try_out
 MOST_ROWS, RUN_ROWS = 20_000, 100
 # Rows of a window where a family's own are single rows.
 LONGER = 5
-LLOYD_ITERATIONS = 20
 # Of codes: most whose neighbours are compared; and what starts take turns with, where
 # the means of windows show states that stay, and single rows those of one code.
 MOST_CODES, OF_CODES = 500, ("company", "chance", "rows", "chance", "rows", "chance")
@@ -207,8 +207,9 @@ def starting_parameters(model, sample, method, number, rng):
         Of `take_sample`.
     method : {"kmeans", "others", "random"} or Atoms
         Clusters of rows; or the clusters of randomly chosen rows, in place of which the
-        "others" are, of codes, what takes turns, and now and then clusters of single
-        rows; or a state of the rows at atoms.
+        "others" are, of codes, what takes turns, of many states two that are the best
+        of several tries, and now and then clusters of single rows; or a state of the
+        rows at atoms.
     number : int
         Which start of the fit it is.
     rng : numpy.random.Generator
@@ -248,10 +249,10 @@ def _begun(model, method, number, sample, rng):
         labels = _by_company(codes, codes.max() + 1, sample.inside, n, rng)
     else:
         standard, counts = sample.windows[number % len(sample.windows)]
-        labels = _best_clusters(standard, n, method, known, rng, tries)
+        labels, _ = lloyd(standard, n, method, known, rng, tries)
         labels = np.repeat(labels, counts)
     if parts > 1 and known is None and method == "kmeans":
-        fine, _ = _lloyd(Z, n * parts, "kmeans", None, rng)
+        fine, _ = lloyd(Z, n * parts, "kmeans", None, rng)
         labels = _by_company(fine, n * parts, sample.inside, n, rng)
     if model.transitions.ordered and known is None:
         labels = _ordered_clusters(labels, sample.place, n)
@@ -291,7 +292,7 @@ def _beside_atoms(model, atoms, sample, rng):
     begins = np.flatnonzero(np.diff(stretch, prepend=-1))
     standard, counts = _windows(sample.Z[~at], begins, LONGER, n)
     labels = np.zeros(len(at), np.int64)
-    clusters, _ = _lloyd(standard, n - 1, "kmeans", None, rng)
+    clusters, _ = lloyd(standard, n - 1, "kmeans", None, rng)
     labels[~at] = 1 + np.repeat(clusters, counts)
     members = (labels[:, None] == np.arange(n)).astype(float)
     # Of all rows it would take what is near to the atoms, and stay wide for it.
@@ -341,14 +342,14 @@ def _in_segments(Z, edges, whole, phases, method, rng):
     spread = np.sqrt(spread / counts[:, None])
     about = _standard(np.hstack([mean, spread, np.log(counts)[:, None]]))
     some = about[whole] if whole.sum() >= phases[0] else about
-    _, centres = _lloyd(some, phases[0], method, None, rng)
+    _, centres = lloyd(some, phases[0], method, None, rng)
     kinds = nearest(about, centres)[0][segment]
     place = (np.arange(len(Z)) - edges[segment] + 0.5) / counts[segment]
     Z = np.hstack([Z, _standard(place[:, None])])
     labels = np.empty(len(Z), np.int64)
     for kind in np.unique(kinds):
         rows = np.flatnonzero(kinds == kind)
-        found, _ = _lloyd(Z[rows], phases[1], method, None, rng)
+        found, _ = lloyd(Z[rows], phases[1], method, None, rng)
         phase = _ordered_clusters(found, place[rows], phases[1])
         labels[rows] = kind * phases[1] + phase
     return labels
@@ -387,7 +388,7 @@ def _parts(Z, labels, n, parts, rng):
     for state in range(n):
         rows = np.flatnonzero(labels == state)
         if rows.size:
-            inner[rows] += _lloyd(Z[rows], parts, "kmeans", None, rng)[0]
+            inner[rows] += lloyd(Z[rows], parts, "kmeans", None, rng)[0]
     return inner
 
 
@@ -397,38 +398,6 @@ def _standard(Z):
     scale = np.sqrt(np.einsum("ij,ij->j", Z, Z) / len(Z))
     Z /= np.where(scale > 0.0, scale, 1.0)
     return Z
-
-
-def _lloyd(Z, n, method, known, rng):
-    """Return labels and centres of n clusters by Lloyd's algorithm."""
-    seed = int(rng.integers(2**31 - 1))
-    if method == "random" or len(Z) < n:
-        centres = Z[rng.choice(len(Z), n, replace=len(Z) < n)]
-    else:
-        centres, _ = kmeans_plusplus(Z, n, random_state=seed)
-    if known is not None:
-        for state in np.unique(known[known >= 0]):
-            centres[state] = Z[known == state].mean(axis=0)
-    return _climbed(Z, centres, LLOYD_ITERATIONS if method == "kmeans" else 1, known)
-
-
-def _best_clusters(Z, n, method, known, rng, tries):
-    """Return labels of the clusters, of several tries, that rows are nearest to."""
-    found = [_lloyd(Z, n, method, known, rng) for _ in range(tries)]
-    if tries == 1:
-        return found[0][0]
-    squares = [np.square(Z - centres[labels]).sum() for labels, centres in found]
-    return found[int(np.argmin(squares))][0]
-
-
-def _climbed(Z, centres, n_iterations=LLOYD_ITERATIONS, known=None):
-    """Return labels and centres after iterations of Lloyd's algorithm."""
-    for _ in range(n_iterations):
-        labels, moved = nearest(Z, centres, known)
-        if np.array_equal(moved, centres):
-            break
-        centres = moved
-    return labels, centres
 
 
 def is_like(estimator, model):
@@ -572,7 +541,7 @@ def _halves(Z, own):
     if len(rows) > SPLIT_ROWS:
         rows = rows[np.linspace(0, len(rows) - 1, SPLIT_ROWS).astype(np.int64)]
     Z, own = Z[rows], own[rows]
-    _, centres = _climbed(Z, _along_axis(Z))
+    _, centres = climbed(Z, _along_axis(Z))
     second = nearest(Z, centres)[0] == 1
     densities = []
     for part in ~second, second:

@@ -20,6 +20,7 @@ from skvrem.hmm import (
     _start,
 )
 from skvrem.hmm._input import open_rows
+from skvrem.hmm.clusters._lloyd import lloyd
 from skvrem.hmm.clusters._model import nearest
 
 
@@ -144,6 +145,23 @@ def one_start(monkeypatch):
     monkeypatch.setattr(_plan, "STARTS", 1)
     monkeypatch.setattr(_plan, "SHORT", 0)
     monkeypatch.setattr(_plan, "MEDIUM", 0)
+
+
+def test_the_best_of_several_tries_has_the_least_squared_distances():
+    Z = np.random.default_rng(0).normal(size=(300, 2))
+    squares = [
+        np.square(Z[:, None] - centres).sum(axis=2).min(axis=1).sum()
+        for _, centres in lloyd_in_turn(Z, 12, 10)
+    ]
+    labels, centres = lloyd(Z, 12, "kmeans", None, np.random.default_rng(1), tries=10)
+    _, expected = lloyd_in_turn(Z, 12, 10)[int(np.argmin(squares))]
+    assert_array_equal(centres, expected)
+    assert_array_equal(labels, nearest(Z, centres)[0])
+
+
+def lloyd_in_turn(Z, n, times):
+    rng = np.random.default_rng(1)
+    return [lloyd(Z, n, "kmeans", None, rng) for _ in range(times)]
 
 
 @pytest.mark.parametrize("seed", [0, 2])
