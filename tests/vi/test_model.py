@@ -13,6 +13,7 @@ from skvrem.vi.gaussian import _model, _model_posterior
 from skvrem.vi.gaussian._kernels import softmax_expectations
 from skvrem.vi.gaussian._model import Diagonal, Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
+    NO_KEYS,
     GaussianNoise,
     Logistic,
     PoissonCounts,
@@ -120,6 +121,7 @@ def test_softmax_expectations_are_sums_over_nodes(full, rng):
         given,
         y,
         weight,
+        NO_KEYS,
         family.columns,
         family.node_weights,
         False,
@@ -155,6 +157,7 @@ def test_scattered_rows_have_nodes_of_their_own(rng):
             half[row],
             y[row],
             weight[row],
+            NO_KEYS,
             family.sets[sets[i]],
             family.node_weights,
             False,

@@ -14,6 +14,8 @@ LAST, SHARE_LEFT = 8.0, 1.0 / 3.0
 # The same of what else is learned, and the share of `tol` that no step is for: each
 # squares what is left, and this is known roughly.
 LAST_LEARNED, NOTHING = 1.0, 0.01
+# Nats that nodes leave to gain where finer ones go on from what they have led to.
+ROUGH = 0.1
 # Nats, and the share of the bound, that nodes may err by in silence.
 SILENT, SILENT_SHARE = 1.0, 0.05
 
@@ -40,7 +42,8 @@ def fit_bound(
     model : object
         Whose ``refined(point)``, where it has one, is the same model with finer nodes,
         or with what else is better chosen at the end of a fit, or None. Of the latter
-        ``left`` says how many nats were left to gain before.
+        ``left`` says how many nats were left to gain before. A true ``coarse`` says
+        that there are finer nodes: then a fit comes to its end only by the last ones.
     data : source
     solver : Solver
     point : Point
@@ -71,7 +74,8 @@ def fit_bound(
     """
     how = {"step_size": schedules.Constant(1.0), "rng": None} | how
 
-    def fit(model, point, max_iter, passes):
+    def fit(model, point, max_iter, passes, tol=estimator.tol):
+        """Return the result of one run."""
         return solvers.run(
             model,
             solver,
@@ -79,15 +83,20 @@ def fit_bound(
             point,
             temperature=schedules.Constant(1.0),
             max_iter=max_iter,
-            tol=estimator.tol,
+            tol=tol,
             report=report,
             passes=passes,
             seconds=time.perf_counter() - began,
             **how,
         )
 
-    result, error = fit(model, point, estimator.max_iter, passes), math.nan
-    refined = getattr(model, "refined", lambda point: None)
+    def enough(model):
+        """Return what a fit leaves to gain if finer nodes may go on from there."""
+        return max(estimator.tol, ROUGH if getattr(model, "coarse", False) else 0.0)
+
+    tol = enough(model)
+    result = fit(model, point, estimator.max_iter, passes, tol)
+    refined, error = getattr(model, "refined", lambda point: None), math.nan
     while (finer := refined(result.point)) is not None:
         learns = getattr(finer, "left", None) is not None
         if learns:
@@ -108,10 +117,15 @@ def fit_bound(
             break
         model, refined = finer, finer.refined
         error *= SHARE_LEFT
-        more = fit(model, result.point, left, result.history[-1].passes)
+        tol = estimator.tol if last else enough(model)
+        more = fit(model, result.point, left, result.history[-1].passes, tol)
         result = solvers.joined([result, more])
         if last:
             break
+    left = estimator.max_iter - result.n_iter
+    if tol > estimator.tol and (left or result.left > estimator.tol):
+        more = fit(model, result.point, left, result.history[-1].passes)
+        result = solvers.joined([result, more])
     if math.isnan(error) and hasattr(model, "sampled_error"):
         error = model.sampled_error(result.point, data)
     report.end()

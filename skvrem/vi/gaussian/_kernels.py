@@ -27,6 +27,8 @@ from skvrem.utils._math import exp, log, wide_logistic
 WIDE, WIDEST = 1.5, 2.5
 # Deviation under which nodes are enough, and derivatives by it nothing but rounding.
 NARROW = 1e-4
+# Shifts of a random number's bits, and those of it that are taken.
+LEFT, RIGHT, BACK, SHIFT, HIGH, ONE = map(np.uint64, (13, 7, 17, 20, 60, 1))
 
 
 @kernel(fastmath=CONTRACT)
@@ -116,16 +118,36 @@ def by_covariance(root, slope):
             slope[b, a] /= root[b, b]
 
 
+@kernel
+def turn_axes(key, order, sign):
+    """Fill order (k,) with a random permutation by a key, and sign (k,) with 1 or -1.
+
+    By xorshift (Marsaglia 2003), and the shuffle of Fisher and Yates.
+    """
+    state = key | ONE
+    for b in range(order.size):
+        state ^= state << LEFT
+        state ^= state >> RIGHT
+        state ^= state << BACK
+        sign[b] = 1.0 if (state >> HIGH) & ONE else -1.0
+        other = int((state >> SHIFT) % np.uint64(b + 1))
+        order[b] = order[other]
+        order[other] = b
+
+
 @kernel(fastmath=CONTRACT)
 def softmax_expectations(
-    A, half, y, weight, nodes, node_weights, by_root, residual, curvature
+    A, half, y, weight, keys, nodes, node_weights, by_root, residual, curvature
 ):
     """Fill residual (m, k) and curvature of several classes; return the loss.
 
     half (m, k) has the standard deviations of independent predictors, and curvature
     (m, k) then gets its diagonal; or half (m, k * k) has lower triangular roots of V,
     and curvature (m, k * k) gets all of it. y (m,) are numbers of classes, nodes
-    (k, n_nodes). With `by_root` the curvature of rows whose roots are no smaller than
+    (k, n_nodes). Of rows with keys (m,), empty for none, and roots, the axes of nodes
+    are turned by `turn_axes`: a covariance has one root as well as another, and what
+    nodes err by is then not the same for all rows, nor does a fit find what all of them
+    miss. With `by_root` the curvature of rows whose roots are no smaller than
     `NARROW` is that of the sum over nodes itself. A curvature of no rows is left out.
     """
     m, k = A.shape
@@ -134,8 +156,11 @@ def softmax_expectations(
     p = np.empty((k, n))
     top, mass = np.empty(n), np.empty(n)
     slope = np.zeros((k, k))
+    order, sign = np.arange(k), np.ones(k)
     loss = 0.0
     for i in range(m):
+        if keys.size:
+            turn_axes(keys[i], order, sign)
         w = weight[i] if weight.size else 1.0
         for s in range(n):
             top[s] = -math.inf
@@ -144,8 +169,8 @@ def softmax_expectations(
             for s in range(n):
                 p[j, s] = A[i, j]
             for b in range(j + 1 if full else 1):
-                spread = half[i, j * k + b] if full else half[i, j]
-                c = b if full else j
+                spread = sign[b] * half[i, j * k + b] if full else half[i, j]
+                c = order[b] if full else j
                 for s in range(n):
                     p[j, s] += spread * nodes[c, s]
             for s in range(n):
@@ -170,7 +195,9 @@ def softmax_expectations(
         elif not narrow and full:
             for j in range(k):
                 for b in range(j + 1):
-                    slope[j, b] = weighed_product(p[j], nodes[b], node_weights)
+                    slope[j, b] = sign[b] * weighed_product(
+                        p[j], nodes[order[b]], node_weights
+                    )
             by_covariance(half[i].reshape((k, k)), slope)
             for j in range(k):
                 for b in range(k):
@@ -199,12 +226,12 @@ def softmax_expectations(
 
 @kernel(fastmath=CONTRACT)
 def scattered_expectations(
-    A, half, y, weight, ends, sets, nodes, node_weights, residual, curvature
+    A, half, y, weight, keys, ends, sets, nodes, node_weights, residual, curvature
 ):
     """Do what `softmax_expectations` does, with nodes that differ between rows.
 
     Rows up to `ends` (n_groups,), from the end before, have the nodes (n_sets, k,
-    n_nodes) of number `sets` (n_groups,).
+    n_nodes) of number `sets` (n_groups,). There are no keys, but for their type.
     """
     loss, start = 0.0, 0
     for group in range(ends.size):
@@ -214,6 +241,7 @@ def scattered_expectations(
             half[some],
             y[some],
             weight[some],
+            keys,
             nodes[sets[group]],
             node_weights,
             False,

@@ -158,6 +158,7 @@ def expected_of_classes(rows, some, mean, scale, nodes, node_weights, found):
     k = len(mean)
     a, spread = np.empty((some.size, k)), np.empty((some.size, k))
     numbers, ones = np.empty(some.size, np.int32), np.empty(0)
+    keys = np.empty(0, np.uint64)
     for at in range(some.size):
         x = X[some[at]]
         numbers[at] = int(y[some[at]])
@@ -165,7 +166,7 @@ def expected_of_classes(rows, some, mean, scale, nodes, node_weights, found):
             a[at, c] = dot(x, mean[c])
             spread[at, c] = math.sqrt(dot_squares(x, scale[c]))
     softmax_expectations(
-        a, spread, numbers, ones, nodes, node_weights, True, found[0], found[1]
+        a, spread, numbers, ones, keys, nodes, node_weights, True, found[0], found[1]
     )
 
 

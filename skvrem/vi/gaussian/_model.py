@@ -33,6 +33,7 @@ from skvrem.utils._algebra import accumulate, combination
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._tiles import DenseTile, tiles
 from skvrem.vi.gaussian import _kernels
+from skvrem.vi.gaussian._model_families import keys_of
 from skvrem.vi.gaussian._model_posterior import (
     FullRank,
     LowRank,
@@ -276,6 +277,16 @@ class GaussianModel(PlainModel):
         self.matrix = matrix or self.full
         self.k = family.n_predictors
         self._directed = None, None, None
+        # That of a predictor's coefficients tells rows apart, of any later prior too.
+        self.turned = None
+        if self.full and family.turns and prior is not None:
+            p = prior.n_dim // self.k
+            self.turned = prior.covariance(np.eye(p, prior.n_dim))
+
+    @property
+    def coarse(self):
+        """Whether all rows can have finer quadrature."""
+        return getattr(self.family, "can_refine", False)
 
     def refined(self, point):
         """Return the model with finer quadrature, None where there is none."""
@@ -424,7 +435,10 @@ class GaussianModel(PlainModel):
             weight = batch.weight[where] if batch.weight.size else batch.weight
             a, low, half = self._predictors(parameters, tile)
             y = self.targets_of(batch)[where]
-            loss, residual, curve = self.family.expectations(a, half, y, weight)
+            given = a, half, y, weight
+            if self.turned is not None:
+                given = *given, keys_of(tile.quadratic(self.turned))
+            loss, residual, curve = self.family.expectations(*given)
             objective -= loss
             tile.add_transposed(residual, gradient)
             self._add_curvature(tile, curve, curvature)

@@ -30,9 +30,24 @@ FINER, MOST_REFINED = 8, 1 << 25
 # up to which; and numbers that all of them may have.
 SCATTERED = ((2000, 64, 128), (16_000, 256, 64), (np.inf, 512, 32))
 MOST_NUMBERS = 1 << 22
+# What mixes the bits of a key; of rows whose nodes are those of all.
+GOLDEN, NO_KEYS = np.uint64(0x9E3779B97F4A7C15), np.empty(0, np.uint64)
+# Bits of a variance that a key does not have, 12 digits being left: so rounding hardly
+# ever tells. A factor keeps variances that are fractions of small numbers off its ends.
+UNTOLD, OFF_ENDS = np.uint64(40), 0.7548776662466927
 # Nats that no rows lose, whose targets have finite fourth powers: products of what is
 # larger would overflow.
 OVERFLOWED = 1e100
+
+
+def keys_of(variance):
+    """Return keys (m,) of rows by how much a predictor varies by its prior, (m,).
+
+    Which it does whatever the units, zeros, order or coordinates of the features are;
+    and rows that are there twice have the same.
+    """
+    bits = (OFF_ENDS * variance.astype(np.float64)).view(np.uint64)
+    return (bits >> UNTOLD) * GOLDEN
 
 
 def cubature(n_dim, n_pairs):
@@ -80,6 +95,8 @@ class _Family:
     dispersion = 1.0
     #: Whether expectations grow without bound where predictors are uncertain.
     overflows = False
+    #: Whether nodes of a row are turned by its key.
+    turns = False
 
     def expected_loss(self, *given):
         """Return the loss of `expectations` alone."""
@@ -300,6 +317,7 @@ class Softmax(_Family):
     """
 
     code = 3
+    turns = True
 
     def __init__(self, n_classes, n_rows=0, n_pairs=None, by_root=True, n_features=0):
         self.n_predictors, self.n_rows = n_classes, n_rows
@@ -331,21 +349,27 @@ class Softmax(_Family):
         """Rows that a pass with the nodes of `finer` may have."""
         return MOST_REFINED // (2 * FINER * self.n_pairs * self.n_predictors)
 
+    @property
+    def can_refine(self):
+        """Whether more nodes would not take too long."""
+        return self.n_rows <= self.most_refined
+
     def refined(self):
         """Return the family with more nodes, None where they would take too long."""
-        return self.finer() if self.n_rows <= self.most_refined else None
+        return self.finer() if self.can_refine else None
 
-    def expectations(self, a, half, y, weight):
-        """Return loss, residual (m, k) and curvature, as wide as `half`."""
-        return self._sums(a, half, y, weight, self.columns)
+    def expectations(self, a, half, y, weight, keys=NO_KEYS):
+        """Return loss, residual (m, k) and curvature, as wide as `half`.
 
-    def _sums(self, a, half, y, weight, nodes):
+        Of rows with keys (m,), nodes are turned by these; `half` are roots then.
+        """
         residual, curvature = np.empty(a.shape), np.empty(half.shape)
-        node_weights = self.node_weights
+        nodes, node_weights = self.columns, self.node_weights
         if not half.any():  # nothing to integrate over
             nodes, node_weights = np.zeros((len(nodes), 1)), np.ones(1)
+        rule = nodes, node_weights, self.by_root
         loss = _kernels.softmax_expectations(
-            a, half, y, weight, nodes, node_weights, self.by_root, residual, curvature
+            a, half, y, weight, keys, *rule, residual, curvature
         )
         return loss, residual, curvature
 
@@ -397,7 +421,7 @@ class ScatteredSoftmax(Softmax):
         bits = np.ascontiguousarray(X, np.float64) + 0.0  # no zero is negative
         odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64)
         mixed = (bits.view(np.uint64) * (2 * odd + 1)).sum(axis=1, dtype=np.uint64)
-        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * GOLDEN
         return ((mixed >> np.uint64(33)) % np.uint64(len(self.sets))).astype(np.intp)
 
     def expectations(self, a, half, y, weight, sets):
@@ -416,7 +440,7 @@ class ScatteredSoftmax(Softmax):
         if not half.any():  # nothing to integrate over
             nothing = np.zeros((self.n_predictors, 1)), np.ones(1)
             return _kernels.softmax_expectations(
-                a, half, y, weight, *nothing, self.by_root, residual, curvature
+                a, half, y, weight, NO_KEYS, *nothing, False, residual, curvature
             )
         order = np.argsort(sets, kind="stable")
         kinds = sets[order]
@@ -427,6 +451,7 @@ class ScatteredSoftmax(Softmax):
             half[order],
             y[order],
             weight[order] if weight.size else weight,
+            NO_KEYS,
             ends,
             kinds[ends - 1],
             self.sets,

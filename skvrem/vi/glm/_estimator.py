@@ -315,7 +315,7 @@ class GaussianPosterior(
             _, _, family, _, prior, *_ = look
             mean = mean if near is None else near.parameters.mean
             given = family, targets, prior, weight, intercept
-            model = model_of(data, *given, *kind)
+            model = model_of(data, *given, *kind).changed(turned=model.turned)
         if plan.posterior == "meanfield" and isinstance(prior, CentredMeanField):
             # As of the posterior there are no correlations: it is as wide at zero.
             prior = MeanField(prior.mean, prior.scale)
