@@ -27,6 +27,8 @@ from skvrem.utils._math import exp, log, wide_logistic
 WIDE, WIDEST = 1.5, 2.5
 # Deviation under which nodes are enough, and derivatives by it nothing but rounding.
 NARROW = 1e-4
+# Classes from which on sums over nodes are products of matrices.
+MATRICES = 8
 # Shifts of a random number's bits, and those of it that are taken.
 LEFT, RIGHT, BACK, SHIFT, HIGH, ONE = map(np.uint64, (13, 7, 17, 20, 60, 1))
 
@@ -157,18 +159,28 @@ def softmax_expectations(
     top, mass = np.empty(n), np.empty(n)
     slope = np.zeros((k, k))
     order, sign = np.arange(k), np.ones(k)
+    by_matrices = full and k >= MATRICES
+    root, found = np.zeros((k, k)), np.empty((k, k))
+    weighted = (nodes * node_weights).T.copy() if by_matrices else found
     loss = 0.0
     for i in range(m):
         if keys.size:
             turn_axes(keys[i], order, sign)
+        if by_matrices:
+            for j in range(k):
+                for b in range(j + 1):
+                    root[j, order[b]] = sign[b] * half[i, j * k + b]
+                for b in range(j + 1, k):
+                    root[j, order[b]] = 0.0
+            np.dot(root, nodes, p)
         w = weight[i] if weight.size else 1.0
         for s in range(n):
             top[s] = -math.inf
             mass[s] = 0.0
         for j in range(k):  # loops over nodes vectorise
             for s in range(n):
-                p[j, s] = A[i, j]
-            for b in range(j + 1 if full else 1):
+                p[j, s] = A[i, j] + (p[j, s] if by_matrices else 0.0)
+            for b in range(0 if by_matrices else j + 1 if full else 1):
                 spread = sign[b] * half[i, j * k + b] if full else half[i, j]
                 c = order[b] if full else j
                 for s in range(n):
@@ -193,11 +205,14 @@ def softmax_expectations(
         if not curvature.size:
             pass
         elif not narrow and full:
+            if by_matrices:
+                np.dot(p, weighted, found)
             for j in range(k):
                 for b in range(j + 1):
-                    slope[j, b] = sign[b] * weighed_product(
-                        p[j], nodes[order[b]], node_weights
-                    )
+                    c = order[b]
+                    if not by_matrices:
+                        found[j, c] = weighed_product(p[j], nodes[c], node_weights)
+                    slope[j, b] = sign[b] * found[j, c]
             by_covariance(half[i].reshape((k, k)), slope)
             for j in range(k):
                 for b in range(k):

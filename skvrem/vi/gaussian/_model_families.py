@@ -22,10 +22,11 @@ WEIGHTS /= WEIGHTS.sum()
 # many for each feature, predictors vary little, and the nodes' error is as the fourth
 # power of that.
 MANY_PAIRS, FEW_PAIRS, MANY_ROWS, ROWS_A_FEATURE = 64, 16, 10_000, 100
-# Products that a node costs for each predictor.
-NODE_COST = 20
+# Products that a node costs for each predictor, and how many times the nodes there are
+# where rows cost that much without; and classes beyond which there are more anyway.
+NODE_COST, BESIDE, MANY_CLASSES = 20, 8, 16
 # How many times the nodes a refined rule has, and numbers of a pass that it may make.
-FINER, MOST_REFINED = 8, 1 << 25
+FINER, MOST_REFINED = 8, 3 << 23
 # Sets of nodes that rows are scattered over, and pairs in each, by the number of rows
 # up to which; and numbers that all of them may have.
 SCATTERED = ((2000, 64, 128), (16_000, 256, 64), (np.inf, 512, 32))
@@ -333,15 +334,18 @@ class Softmax(_Family):
     def beside(self, n_products):
         """Return the family with more nodes where they take no longer than the rest.
 
-        Steps that few nodes send astray are many.
+        Steps that few nodes send astray are many: of many classes there are twice as
+        many nodes, whatever they take.
         """
-        finer = self.finer()
-        affordable = n_products >= NODE_COST * finer.n_pairs * self.n_predictors
-        return finer if affordable and self.n_pairs == MANY_PAIRS else self
+        if self.n_pairs != MANY_PAIRS:
+            return self
+        if n_products >= NODE_COST * BESIDE * self.n_pairs * self.n_predictors:
+            return self.finer(BESIDE)
+        return self.finer(2) if self.n_predictors > MANY_CLASSES else self
 
-    def finer(self):
-        """Return the family with more nodes."""
-        n_pairs = FINER * self.n_pairs
+    def finer(self, times=FINER):
+        """Return the family with so many times the nodes."""
+        n_pairs = times * self.n_pairs
         return Softmax(self.n_predictors, self.n_rows, n_pairs, self.by_root)
 
     @property

@@ -7,6 +7,7 @@ import numpy as np
 from skvrem import solvers
 from skvrem.vi.gaussian._model import Full, Point, as_vector
 from skvrem.vi.gaussian._model_posterior import MeanField, cholesky, inverse_of
+from skvrem.vi.gaussian._plan import MEMORY
 from skvrem.vi.gaussian._width import (
     WIDTH_EACH,
     WIDTH_TOL,
@@ -23,8 +24,8 @@ CLOSER = 0.05
 # of many coefficients leads secants astray: then they leave no more than of few, and of
 # several predictors, whose coefficients move as one, this share of it.
 NEAR, CLOSE = 0.05, 0.3
-# Points of several predictors that steps mix with the last one.
-MEMORY = 3
+# Steps of several predictors, at most: from where they lead the next width goes on.
+MOST_STEPS = 12
 # How far a line through two posteriors goes on beyond the last, by their distance.
 FARTHEST = 2.0
 
@@ -237,9 +238,10 @@ class Posteriors:
         )
 
     def _steps(self, about, tol):
-        # Steps of one predictor soon come to an end: none are mixed.
-        solver = solvers.Ascent(memory=0 if self.model.k == 1 else MEMORY)
-        result = few_steps(self.model, self.data, about, solver, tol=tol)
+        one = self.model.k == 1
+        solver = solvers.Ascent(memory=0 if one else MEMORY)
+        how = {} if one else {"max_iter": MOST_STEPS}
+        result = few_steps(self.model, self.data, about, solver, tol=tol, **how)
         self.passes += result.history[-1].passes
         return result.point
 
