@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit, softmax
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
@@ -175,6 +175,23 @@ def test_weights_are_repetitions(problem, rng):
     error = a.elbo_error_ + b.elbo_error_
     assert a.elbo_ == pytest.approx(b.elbo_, abs=1e-8 + error)
     np.testing.assert_allclose(a.coef_, b.coef_, atol=1e-8 + error)
+
+
+def test_nodes_miss_little_of_many_classes_that_are_told_apart():
+    X, y = make_blobs(100, 5, centers=10, random_state=0)
+    model = BayesianLogisticRegression().fit(X, y)
+    assert model.elbo_error_ < 0.5
+    assert model.converged_ and model.gap_left_ < model.tol
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_coarse_nodes_are_no_end():
+    """Near their end finer ones go on, but a fit that stops there has not converged."""
+    X, y = three_classes()
+    for max_iter in range(1, 8):
+        model = fit(X, y, max_iter=max_iter, tol=1e-5)
+        assert model.n_iter_ <= max_iter
+        assert not model.converged_ or model.gap_left_ < model.tol
 
 
 @pytest.mark.parametrize("posterior", ["fullrank", "meanfield", "lowrank"])

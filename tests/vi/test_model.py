@@ -10,7 +10,7 @@ from scipy.stats import norm
 from skvrem import schedules, solvers
 from skvrem.data import as_source
 from skvrem.vi.gaussian import _model, _model_posterior
-from skvrem.vi.gaussian._kernels import softmax_expectations
+from skvrem.vi.gaussian._kernels import softmax_expectations, turn_axes
 from skvrem.vi.gaussian._model import Diagonal, Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
     NO_KEYS,
@@ -20,6 +20,7 @@ from skvrem.vi.gaussian._model_families import (
     ScatteredSoftmax,
     Softmax,
     cubature,
+    keys_of,
 )
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 
@@ -106,10 +107,30 @@ def test_expectations_are_integrals(name, rng):
     assert loss == pytest.approx(total, rel=1e-6)
 
 
+def turned(nodes, keys):
+    """Nodes (s, k) of each row, of shape (m, s, k)."""
+    k, found = nodes.shape[1], []
+    for key in keys:
+        order, sign = np.arange(k), np.ones(k)
+        turn_axes(key, order, sign)
+        assert sorted(order) == list(range(k)) and set(sign) <= {-1.0, 1.0}
+        found.append(sign * nodes[:, order])
+    return np.stack(found)
+
+
+# Of many classes they are products of matrices.
+@pytest.mark.parametrize("k", [3, 10])
+@pytest.mark.parametrize("turns", [False, True])
 @pytest.mark.parametrize("full", [False, True])
-def test_softmax_expectations_are_sums_over_nodes(full, rng):
-    family, m, k = Softmax(3, 100), 5, 3
+def test_softmax_expectations_are_sums_over_nodes(full, turns, k, rng):
+    family, m = Softmax(k, 100), 5
     A, y = rng.normal(size=(m, k)), np.array([0, 1, 2, 1, 0], np.int32)
+    turns &= full
+    keys = keys_of(rng.uniform(1.0, 2.0, m)) if turns else NO_KEYS
+    nodes = np.broadcast_to(family.nodes, (m, *family.nodes.shape))
+    if turns:
+        nodes = turned(family.nodes, keys)
+        assert (nodes[0] != nodes[1]).any()
     weight = rng.uniform(0.5, 2.0, m)
     half = np.tril(0.4 * rng.normal(size=(m, k, k)))
     if not full:
@@ -121,14 +142,14 @@ def test_softmax_expectations_are_sums_over_nodes(full, rng):
         given,
         y,
         weight,
-        NO_KEYS,
+        keys,
         family.columns,
         family.node_weights,
         False,
         residual,
         curvature,
     )
-    z = A + np.einsum("mab,sb->sma", half, family.nodes)
+    z = A + np.einsum("mab,msb->sma", half, nodes)
     p = softmax(z, axis=2)
     u = family.node_weights
     value = np.take_along_axis(z, y[None, :, None], 2)[..., 0] - logsumexp(z, axis=2)
@@ -173,23 +194,34 @@ def test_scattered_rows_have_nodes_of_their_own(rng):
     assert family.expected_loss(A, flat, y, weight, sets) == same
 
 
+def test_rows_have_keys_by_what_their_predictors_vary_by(rng):
+    """Whatever the last digits of that."""
+    variance = rng.uniform(1.0, 100.0, 200)
+    keys = keys_of(variance)
+    assert len(set(keys)) > 150
+    np.testing.assert_array_equal(keys_of(variance * (1.0 + 1e-13)), keys)
+    np.testing.assert_array_equal(keys_of(np.float32([1.0, 2.0])), keys_of(np.r_[1, 2]))
+
+
+@pytest.mark.parametrize("k", [3, 10])
 @pytest.mark.parametrize("width", [1e-5, 1e-2, 1.0, 30.0])
 @pytest.mark.parametrize("full", [False, True])
-def test_curvatures_of_softmax_are_the_slope_of_its_sum_over_nodes(full, width, rng):
+def test_curvatures_of_softmax_are_the_slope_of_its_sum_over_nodes(full, width, k, rng):
     # However wide the predictors, which is what lets a bound be climbed to its top.
-    family, m, k = Softmax(3, 100), 5, 3
+    family, m = Softmax(k, 100), 5
+    keys = (keys_of(rng.uniform(1.0, 2.0, m)),) if full else ()
     A, y = 2.0 * rng.normal(size=(m, k)), np.array([0, 1, 2, 1, 0], np.int32)
-    root = np.tril(rng.normal(size=(m, k, k))) + 2.0 * np.eye(k)
+    root = np.tril(rng.normal(size=(m, k, k))) * np.sqrt(3.0 / k) + 2.0 * np.eye(k)
     V = width**2 * root @ root.transpose(0, 2, 1)
     way = rng.normal(size=(m, k, k))
-    way = 1e-4 * width**2 * (way + way.transpose(0, 2, 1))
+    way = (3e-4 / k) * width**2 * (way + way.transpose(0, 2, 1))
     if not full:
         V, way = V * np.eye(k), way * np.eye(k)
 
     def expectations(V):
         half = np.linalg.cholesky(V)
         half = half if full else np.diagonal(half, axis1=1, axis2=2)
-        return family.expectations(A, half.reshape(m, -1).copy(), y, NONE)
+        return family.expectations(A, half.reshape(m, -1).copy(), y, NONE, *keys)
 
     loss, _, curvature = expectations(V)
     if not full:

@@ -123,7 +123,7 @@ def fit_bound(
         if last:
             break
     left = estimator.max_iter - result.n_iter
-    if tol > estimator.tol and (left or result.left > estimator.tol):
+    if tol > estimator.tol and result.left > estimator.tol:
         more = fit(model, result.point, left, result.history[-1].passes)
         result = solvers.joined([result, more])
     if math.isnan(error) and hasattr(model, "sampled_error"):

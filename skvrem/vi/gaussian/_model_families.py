@@ -367,8 +367,11 @@ class Softmax(_Family):
 
         Of rows with keys (m,), nodes are turned by these; `half` are roots then.
         """
+        return self._sums(a, half, y, weight, keys, self.columns)
+
+    def _sums(self, a, half, y, weight, keys, nodes):
         residual, curvature = np.empty(a.shape), np.empty(half.shape)
-        nodes, node_weights = self.columns, self.node_weights
+        node_weights = self.node_weights
         if not half.any():  # nothing to integrate over
             nodes, node_weights = np.zeros((len(nodes), 1)), np.ones(1)
         rule = nodes, node_weights, self.by_root

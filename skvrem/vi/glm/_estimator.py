@@ -326,7 +326,8 @@ class GaussianPosterior(
         few &= look.afresh or not go_on
         if plan.posterior == "fullrank" and (few or spans):
             about = model_of, look, kind, weight, mean, last, spans
-            model, rows, mean, last, posterior_of = self._within_span(*about)
+            form = model.turned
+            model, rows, mean, last, posterior_of = self._within_span(*about, form)
             near = None
         anew = look.afresh or (family.overflows and not go_on)
         about = model, rows, mean, near, last, rng
@@ -373,8 +374,10 @@ class GaussianPosterior(
         if stream:
             self._remember(new, look, go_on)
 
-    def _within_span(self, model_of, look, kind, weight, mean, last, spans):
+    def _within_span(self, model_of, look, kind, weight, mean, last, spans, form):
         """Return what a fit goes on with where few rows tell of many coefficients.
+
+        form: of rows, by which their nodes are turned; None for no turns.
 
         Returns
         -------
@@ -395,6 +398,8 @@ class GaussianPosterior(
         last = None if last is None else span.project(last, k)
         given = look.family, look.targets, span.prior(k), weight, False
         model = model_of(span.data, *given, *kind)
+        if form is not None:
+            model = model.changed(turned=span.of_rows(form))
         lift = span.lift_low if spans else span.lift
 
         def posterior_of(parameters):

@@ -139,6 +139,13 @@ class Span:
         mean = np.tile(self.basis.T @ (self.mean / self.scale), k)
         return MeanField(mean, np.ones(mean.size))
 
+    def of_rows(self, form):
+        """Return what a quadratic form (p, p) of rows is of coordinates, (n, n)."""
+        rows = self.basis.T / self.scale
+        if self.centre.size:
+            rows[:, :-1] += self.centre * rows[:, -1:]
+        return rows @ form @ rows.T
+
     def means(self, mean):
         """Return the z (n, k) of means (p, k)."""
         own = with_intercepts(mean.T, self.centre).T
