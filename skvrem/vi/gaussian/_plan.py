@@ -11,9 +11,6 @@ FULL_RANK, DEFAULT_RANK = 1000, 10
 # Coefficients up to which the mean of a diagonal posterior makes Newton's steps, with
 # one predictor a row, and with several, whose curvature takes k^2 / 2 products.
 NEWTON, NEWTON_CLASSES = 300, 60
-# Points of several predictors that steps mix with the last one. Those of one soon come
-# to an end: none are mixed.
-MEMORY = 3
 # Predictors up to which "auto" adds a low rank to the diagonal of many coefficients: a
 # row's covariance takes k^2 products of each node where a diagonal takes k, and of tens
 # of classes a rank of ten is little of what coefficients have in common.
@@ -123,8 +120,7 @@ def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
     else:
         # A fit that goes on has a length of steps.
         known = vars(estimator).get("_step_length", 1.0)
-        memory = 0 if n_predictors == 1 else MEMORY
-        made = solvers.Ascent(known if estimator.warm_start else 1.0, memory)
+        made = solvers.Ascent(known if estimator.warm_start else 1.0)
     how = {"expectation": expectation, "optimizer": optimizer, "posterior": posterior}
     rank = min(estimator.rank or DEFAULT_RANK, n_parameters)
     rank = rank if posterior == "lowrank" else 0

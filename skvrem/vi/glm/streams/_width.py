@@ -7,7 +7,6 @@ import numpy as np
 from skvrem import solvers
 from skvrem.vi.gaussian._model import Full, Point, as_vector
 from skvrem.vi.gaussian._model_posterior import MeanField, cholesky, inverse_of
-from skvrem.vi.gaussian._plan import MEMORY
 from skvrem.vi.gaussian._width import (
     WIDTH_EACH,
     WIDTH_TOL,
@@ -24,8 +23,9 @@ CLOSER = 0.05
 # of many coefficients leads secants astray: then they leave no more than of few, and of
 # several predictors, whose coefficients move as one, this share of it.
 NEAR, CLOSE = 0.05, 0.3
-# Steps of several predictors, at most: from where they lead the next width goes on.
-MOST_STEPS = 12
+# Points of several predictors that steps mix with the last one, of one none; and steps
+# of theirs, at most: from where they lead the next width goes on.
+MEMORY, MOST_STEPS = 3, 12
 # How far a line through two posteriors goes on beyond the last, by their distance.
 FARTHEST = 2.0
 
