@@ -180,7 +180,7 @@ def test_weights_are_repetitions(problem, rng):
 def test_nodes_miss_little_of_many_classes_that_are_told_apart():
     X, y = make_blobs(100, 5, centers=10, random_state=0)
     model = BayesianLogisticRegression().fit(X, y)
-    assert model.elbo_error_ < 0.5
+    assert model.elbo_error_ < 0.7
     assert model.converged_ and model.gap_left_ < model.tol
 
 

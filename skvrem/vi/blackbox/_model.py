@@ -196,7 +196,7 @@ class DrawnModel(GaussianModel):
     """
 
     def __init__(self, target, prior, structure, draws):
-        one_column = SimpleNamespace(n_predictors=1)
+        one_column = SimpleNamespace(n_predictors=1, turns=False)
         super().__init__(one_column, None, prior, 1.0, False, structure)
         self.target = target
         self.draws = draws

@@ -4,6 +4,8 @@ import math
 import time
 import warnings
 
+import numpy as np
+
 from skvrem import schedules, solvers
 from skvrem.exceptions import PosteriorWarning
 from skvrem.utils._reports import outside
@@ -14,8 +16,9 @@ LAST, SHARE_LEFT = 8.0, 1.0 / 3.0
 # The same of what else is learned, and the share of `tol` that no step is for: each
 # squares what is left, and this is known roughly.
 LAST_LEARNED, NOTHING = 1.0, 0.01
-# Nats that nodes leave to gain where finer ones go on from what they have led to.
-ROUGH = 0.1
+# Nats that nodes leave to gain where finer ones go on from what they have led to, and
+# the share of `tol` that these leave: few steps hardly show how slow the slowest are.
+ROUGH, AFTER = 0.1, 0.5
 # Nats, and the share of the bound, that nodes may err by in silence.
 SILENT, SILENT_SHARE = 1.0, 0.05
 
@@ -90,9 +93,10 @@ def fit_bound(
             **how,
         )
 
-    def enough(model):
-        """Return what a fit leaves to gain if finer nodes may go on from there."""
-        return max(estimator.tol, ROUGH if getattr(model, "coarse", False) else 0.0)
+    def enough(model, share=1.0):
+        """Return what a fit leaves to gain, more if finer nodes may go on from it."""
+        rough = ROUGH if getattr(model, "coarse", False) else 0.0
+        return max(share * estimator.tol, rough)
 
     tol = enough(model)
     result = fit(model, point, estimator.max_iter, passes, tol)
@@ -104,7 +108,8 @@ def fit_bound(
         else:
             mean = solvers.Batch()
             mean.start(finer, data, None)
-            error = abs(mean.certify(result.point, 1.0).objective - result.objective)
+            found = abs(mean.certify(result.point, 1.0).objective - result.objective)
+            error = float(np.fmax(error, found))  # nodes may agree by chance
         left = estimator.max_iter - result.n_iter
         ended = result.reason in ("tol", "stalled")
         if not ended or error <= (NOTHING if learns else 1.0) * estimator.tol:
@@ -117,14 +122,16 @@ def fit_bound(
             break
         model, refined = finer, finer.refined
         error *= SHARE_LEFT
-        tol = estimator.tol if last else enough(model)
+        share = AFTER if tol > estimator.tol else 1.0
+        tol = share * estimator.tol if last else enough(model, share)
         more = fit(model, result.point, left, result.history[-1].passes, tol)
         result = solvers.joined([result, more])
         if last:
             break
     left = estimator.max_iter - result.n_iter
     if tol > estimator.tol and result.left > estimator.tol:
-        more = fit(model, result.point, left, result.history[-1].passes)
+        tol = AFTER * estimator.tol
+        more = fit(model, result.point, left, result.history[-1].passes, tol)
         result = solvers.joined([result, more])
     if math.isnan(error) and hasattr(model, "sampled_error"):
         error = model.sampled_error(result.point, data)

@@ -304,10 +304,12 @@ class GaussianPosterior(
         if plan.posterior == "fullrank":
             family = family.beside(_products(k * min(p, data.n_units), data.n_units))
         look = look._replace(family=family)
+        learned = prior_of is not None and not apart
+        if learned and family.turns:  # by the units of features, as all that follow
+            prior = prior_of(1.0).repeated(k)
         given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
         model = model_of(data, *given, *kind)
         mean, rows = self._first_mean(model, data, prior), data
-        learned = prior_of is not None and not apart
         if learned:
             spanned = stream and few and k > 1 and plan.posterior == "fullrank"
             how = model_of, mean, last, rng, stream, spanned

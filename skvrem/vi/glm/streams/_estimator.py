@@ -90,8 +90,6 @@ class StreamsWithMemory(StreamsWithoutBound):
         prior = prior_of()
         # The width of a batch that is not kept is not that of the rows to come.
         learned = learned and (not stream or self._keeps_rows(data, prior))
-        if learned:
-            prior = prior_of(1.0)  # by the units of features, as all that follow
         prior_of = prior_of if learned else None
         one = self._learn(data, targets, prior, 0, prior_of)
         self._keep_prior(one)
