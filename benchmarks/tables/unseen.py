@@ -9,7 +9,9 @@ choix, eighty problems of each spread.
   up to 20,000.
 - Regression, classification: linear predictors of 30 to 2,000 rows with 2 to 200
   columns, fewer rows than columns too, correlated or not, some or all of them without
-  effect; noise from little to more than there is signal.
+  effect; noise from little to more than there is signal. Of many classes there are 8 to
+  30, ten to thirty rows of each, twelve problems: clusters, and linear predictors of
+  all columns.
 - Skills: 5 to 100 players of one to thirty matches each on average, with anyone or with
   their three next ones only; log-loss is expected, over pairs of all who have played.
   The prior of choix with alpha=0.5 is N(0, 1), whose posterior's peak it finds.
@@ -27,6 +29,7 @@ from functools import partial
 import numpy as np
 from scipy.special import expit
 from sklearn.datasets import (
+    make_blobs,
     make_circles,
     make_classification,
     make_gaussian_quantiles,
@@ -53,7 +56,7 @@ from skvrem import (
     HierarchicalSoftmaxClassifier,
 )
 
-UNSEEN, PROBLEMS, LARGEST = 4000, 40, 12
+UNSEEN, PROBLEMS, FEW = 4000, 40, 12
 
 
 def clusters(number, sizes=(1.6, 3.0)):
@@ -111,6 +114,21 @@ def classes(number):
     y = (Z + rng.gumbel(size=Z.shape)).argmax(axis=1)
     y[: Z.shape[1]] = np.arange(Z.shape[1])
     return X, X_new, y[: len(X)], y[len(X) :]
+
+
+def many(number):
+    """Return rows of many classes to learn from, and unseen ones."""
+    rng = np.random.default_rng([25, number])
+    k, d = int(rng.integers(8, 31)), int(rng.choice([5, 20, 60]))
+    n, seed = k * int(rng.integers(10, 31)), int(rng.integers(1 << 30))
+    if number % 2:
+        X, y = make_blobs(n + UNSEEN, d, centers=k, random_state=seed)
+    else:
+        X = rng.normal(size=(n + UNSEEN, d))
+        Z = X @ rng.normal(size=(d, k)) * rng.choice([1.0, 3.0]) / np.sqrt(d)
+        y = (Z + rng.gumbel(size=Z.shape)).argmax(axis=1)
+        y[:k] = y[n : n + k] = np.arange(k)
+    return X[:n], X[n:], y[:n], y[n:]
 
 
 def compared(run, models, problem: Callable, loss: Callable, problems=PROBLEMS):
@@ -174,7 +192,7 @@ def larger(run):
 def largest(run):
     """Log-loss of networks on 2,000 to 20,000 rows, nats a row."""
     problems = partial(clusters, sizes=(np.log10(2000), np.log10(20_000)))
-    yield from compared(run, beside_steps(), problems, of_classes, LARGEST)
+    yield from compared(run, beside_steps(), problems, of_classes, FEW)
 
 
 def beside_steps():
@@ -212,6 +230,19 @@ def classification(run):
         ),
     }
     yield from compared(run, models, classes, of_classes)
+
+
+@group()
+def many_classes(run):
+    """Log-loss of 8 to 30 classes, nats a row."""
+    models = {
+        "BayesianLogisticRegression": BayesianLogisticRegression(),
+        "LogisticRegression": LogisticRegression(max_iter=1000),
+        "LogisticRegressionCV, 10 strengths": LogisticRegressionCV(
+            scoring="neg_log_loss", max_iter=1000
+        ),
+    }
+    yield from compared(run, models, many, of_classes, FEW)
 
 
 def tournament(number, spread):
