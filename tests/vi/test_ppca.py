@@ -22,6 +22,7 @@ from skvrem.vi.ppca._model import (
     joint_root,
     likelihood,
     start_loadings,
+    start_noises,
 )
 from skvrem.vi.ppca._model_rotations import rotation_entropy
 from tests.watching import Untouched
@@ -93,17 +94,38 @@ def test_weighted_moments(n):
 def test_start_is_the_highest_density():
     X = rows(60)
     moments = SecondMoments.of(X)
-    W, noise = start_loadings(moments, 2, 0.4, 0.3)
-    assert noise == 0.3
+    W, noise = start_loadings(moments, 2, 0.4, 0.3), 0.3
     slope = 60.0 * likelihood(moments, W, noise).gradient - W / 0.4**2
     np.testing.assert_allclose(slope, 0.0, atol=1e-10)
-    W, noise = start_loadings(moments, 2, 1e6, None)
     # Without a prior it is the maximum of the likelihood, which PCA knows.
+    (noise,) = start_noises(moments, 2)
+    W = start_loadings(moments, 2, 1e6, noise)
     pca = PCA(2).fit(X)
     np.testing.assert_allclose(noise, pca.noise_variance_ * 59 / 60)
     at = likelihood(moments, W, noise)
     np.testing.assert_allclose(at.gradient, 0.0, atol=1e-8)
     np.testing.assert_allclose(at.by_noise, 0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "k"), [(5, 10, 4), (5, 10, 8), (10, 30, 20), (40, 6, 6)]
+)
+def test_components_that_could_hold_all_rows_leave_noise(n, d, k):
+    rng = np.random.default_rng(2)
+    W = rng.normal(size=(d, 2))
+    X = rng.normal(size=(n, 2)) @ W.T + 0.5 * rng.normal(size=(n, d))
+    model = BayesianPPCA(k, random_state=0).fit(X)
+    given = BayesianPPCA(k, noise_variance=0.25, random_state=0).fit(X)
+    # By the same draws. Where noise is learned components may turn another way.
+    assert model.converged_ and model.objective_ > given.objective_ - 0.5 * n
+
+
+def test_rows_in_a_subspace_have_next_to_no_noise():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4)) @ rng.normal(size=(4, 10))
+    enough, more = (BayesianPPCA(k, random_state=0).fit(X) for k in (4, 6))
+    assert max(enough.noise_variance_, more.noise_variance_) < 1e-6
+    assert enough.elbo_ > more.elbo_
 
 
 # The bound
@@ -167,7 +189,7 @@ def test_gradient_of_the_bound():
     moments = SecondMoments.of(X)
     rng = np.random.default_rng(2)
     model = PPCAModel(moments, 0.8, True, rng.standard_normal((3, 5, 2)))
-    point = model.start(*start_loadings(moments, 2, 1.0, 0.3))
+    point = model.start(0.3)
     point = model.move(point, 0.1 * rng.normal(size=11))
     gradient = model.statistics(point, moments, 1.0).gradient
     for i in range(11):

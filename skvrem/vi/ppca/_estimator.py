@@ -51,7 +51,6 @@ from skvrem.vi.ppca._model import (
     SecondMoments,
     joint_root,
     log_densities,
-    start_loadings,
 )
 from skvrem.vi.ppca._model_rotations import rotation_entropy
 from skvrem.vi.ppca._model_rows import RowDensity
@@ -432,8 +431,7 @@ class BayesianPPCA(
             W, scale = (part.reshape(k, d).T for part in (q.mean, q.scale))
             point = model.resume(W, scale, noise or self.noise_variance_)
         else:
-            given = model.moments, k, model.prior_scale, noise
-            point = model.start(*start_loadings(*given))
+            point = model.start(noise)
         runs = solvers.Runs(self.max_iter, began, rng=None, report=report)
         # Of many rows deviations hardly move once the means are at their end.
         gain = model.spread(point, 1.0) if model.few else np.inf

@@ -422,27 +422,40 @@ def joint_root(moments, W, scale, noise, prior_scale, learned):
 
 
 def start_loadings(moments, k, prior_scale, noise):
-    r"""Return the loadings of the highest posterior density, and the noise variance.
+    r"""Return the loadings of the highest posterior density given the noise variance.
 
-    The loadings are along eigenvectors of S; along one with the eigenvalue l their
-    squared length is :math:`c - \lambda^2` with :math:`c^2 / s^2 + n c = n l`.
+    They are along eigenvectors of S; along one with the eigenvalue l their squared
+    length is :math:`c - \lambda^2` with :math:`c^2 / s^2 + n c = n l`.
 
     Parameters
     ----------
     moments : SecondMoments
     k : int
     prior_scale : float
-    noise : float or None
-        None is that of the highest likelihood.
+    noise : float
     """
-    values, vectors, left = moments.largest(k)
-    d, n = moments.d, moments.weight
-    if noise is None:
-        noise = max(left / max(d - k, 1), moments.least_noise)
+    values, vectors, _ = moments.largest(k)
+    n = moments.weight
     c = 2.0 * n * values / (n + np.sqrt(n**2 + 4.0 * n * values / prior_scale**2))
     # A little length where there is none to find: zero is a saddle point.
-    length = np.sqrt(np.maximum(c - noise, 1e-4 * noise))
-    return vectors * length, noise
+    return vectors * np.sqrt(np.maximum(c - noise, 1e-4 * noise))
+
+
+def start_noises(moments, k):
+    """Return noise variances to start at: that of the highest likelihood first.
+
+    Where k components leave none, as rows lie in a subspace or are no more than
+    components, the other is what half of those leave that find anything; and the only
+    one where there are as many as columns.
+    """
+    values, _, left = moments.largest(k)
+    d, least = moments.d, moments.least_noise
+    noise = left / max(d - k, 1)
+    if noise > least:
+        return [noise]
+    found = np.count_nonzero(values > least)
+    rest = max(values[found // 2 :].sum() / (d - found // 2), least)
+    return [rest] if found == d else [least, rest]
 
 
 class Statistics(NamedTuple):
@@ -502,10 +515,21 @@ class PPCAModel(PlainModel):
         least = moments.least_noise
         self.least_log_noise = float(np.log(least)) if learn_noise else -np.inf
 
-    def start(self, W, noise):
-        """Return a point, with the standard deviations of the second order there."""
-        point = Point(W, float(np.log(noise)))
-        self.spread(point, 1.0)
+    def start(self, noise=None):
+        """Return a point, with the standard deviations of the second order there.
+
+        Of the noises to start at, where none is given, it has that of the best bound.
+        """
+        k, found = self.scale.shape[1], []
+        noises = start_noises(self.moments, k) if noise is None else [noise]
+        for noise in noises:
+            W = start_loadings(self.moments, k, self.prior_scale, noise)
+            point, self.scale = Point(W, float(np.log(noise))), np.zeros(W.shape)
+            self.spread(point, 1.0)
+            value = self.statistics(point, None, 1.0).objective
+            found.append((value, point, self.scale))
+        _, point, self.scale = max(found, key=lambda start: start[0])
+        self._control(point)
         return point
 
     def resume(self, W, scale, noise):
