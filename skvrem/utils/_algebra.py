@@ -253,3 +253,8 @@ def pieces(array, sizes):
         start, stop = stop, stop + size
         views.append(array[..., start:stop])
     return views
+
+
+def equal_pieces(array, n):
+    """Return views of n equal parts of the columns of an array."""
+    return pieces(array, [array.shape[-1] // n] * n)

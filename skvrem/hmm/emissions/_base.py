@@ -19,6 +19,7 @@ from skvrem.hmm.emissions._coordinates import (
 )
 from skvrem.hmm.emissions._facts import SomeRows, fill, whole
 from skvrem.hmm.emissions._given import given
+from skvrem.utils._algebra import equal_pieces
 
 # Kinds of values: which are outside, and what is said of them.
 SUPPORTS = {
@@ -393,7 +394,7 @@ class Emission(BaseEstimator):
 
     def _given(self, name):
         """What users gave for a parameter, or None; NaN is free."""
-        if not hasattr(self, name):
+        if getattr(self, name, None) is None:
             return None
         return given(self, name, self._shape(name))
 
@@ -447,13 +448,13 @@ class Emission(BaseEstimator):
         return estimate if value is None else np.where(np.isnan(value), estimate, value)
 
     def _split(self, parameters):
-        return np.split(parameters, len(self.parameter_scales), axis=1)
+        return equal_pieces(parameters, len(self.parameter_scales))
 
     def _named(self, parameters):
         return zip(self.parameter_scales, self._split(parameters), strict=True)
 
     def _join(self, *parts):
-        return np.hstack([part.reshape(len(part), -1) for part in parts])
+        return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
     def blank(self):
         """Return parameters for states that have no rows at all."""

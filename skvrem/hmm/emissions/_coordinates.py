@@ -50,6 +50,10 @@ def _log(x):
     return np.log(np.maximum(x, 1e-300))
 
 
+def _exp(x):
+    return np.exp(np.minimum(np.maximum(x, -700.0), 700.0))  # `clip` takes a while
+
+
 def _log_odds(p):
     p = np.clip(p, EDGE, 1.0 - EDGE)
     return np.log(p) - np.log1p(-p)
@@ -57,7 +61,7 @@ def _log_odds(p):
 
 SCALES = {
     "real": Scale(np.asarray, np.asarray, np.ones_like),
-    "positive": Scale(_log, lambda x: np.exp(np.clip(x, -700.0, 700.0)), np.asarray),
+    "positive": Scale(_log, _exp, np.asarray),
     "probability": Scale(
         _log_odds,
         lambda x: 1.0 / (1.0 + np.exp(-np.maximum(x, -700))),
@@ -209,6 +213,8 @@ class SimplexRows:
 
     def log_prior(self, shares):
         """Return the log-density of the prior, up to a constant."""
+        if not np.count_nonzero(self.prior):
+            return 0.0
         known = self.prior > 0.0
         return float(self.prior[known] @ bounded_log(shares[known]))
 

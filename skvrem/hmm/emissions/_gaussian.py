@@ -294,7 +294,9 @@ class Gaussian(GaussianMStep):
         if not self._dense:
             precision = 1.0 / covariance
             constant = -0.5 * (LOG_2PI + np.log(covariance) + mean**2 * precision)
-            return np.hstack([constant, mean * precision, -0.5 * precision])
+            return np.concatenate(
+                [constant, mean * precision, -0.5 * precision], axis=1
+            )
         return _model_patterns.dense_theta(mean, covariance)
 
     def expected(self, parameters):
@@ -312,7 +314,9 @@ class Gaussian(GaussianMStep):
         mean, covariance = self._split(parameters)
         masks = np.ones((len(mean), self._n_masks()))
         if not self._dense:
-            return np.hstack([masks, np.sqrt(covariance), np.sqrt(2.0) * covariance])
+            return np.concatenate(
+                [masks, np.sqrt(covariance), np.sqrt(2.0) * covariance], axis=1
+            )
         sd = np.sqrt(_diagonals(covariance))
         i, j = self._upper
         return np.hstack([masks, sd, sd[:, i] * sd[:, j] * np.where(i == j, 2**0.5, 1)])

@@ -267,6 +267,73 @@ def _step_forward(n, pred, alpha, at, c, to, last):
         store(alpha, here + WIDTH, v)
 
 
+@inner_kernel(apart=False)
+def _next_lane(messages, g, at, by):
+    """Entry `at` of a group (n_states, LANES), of the lane `by` further on."""
+    lane = at % LANES + by
+    if 0 <= lane < LANES:
+        return messages[g, at + by]
+    return messages[g + by, at + by - by * LANES]
+
+
+@kernel
+def hand_on(ends, continues, carried, left, changes):
+    """Replace the messages to the left of lanes by those at the ends of others.
+
+    Of groups (n_groups, n_states * LANES). They are 0 where ``continues`` (n_groups,
+    LANES) is false, and ``carried``, where it is not None, in the first lane of all.
+    ``changes`` (n_groups) are the largest, relative to the messages.
+    """
+    for g in range(len(ends)):
+        changes[g] = 0.0
+        for at in range(ends.shape[1]):
+            first = g == 0 and at % LANES == 0
+            if continues[g, at % LANES]:
+                value = _next_lane(ends, g, at, -1)
+            elif first and carried is not None:
+                value = carried[at // LANES]
+            else:
+                left[g, at] = 0.0  # a sequence begins there
+                continue
+            change = abs(value - left[g, at]) / max(value, SMALLEST)
+            changes[g] = max(changes[g], change)
+            left[g, at] = value
+
+
+@kernel
+def hand_back(heads, goes_on, known, errors, largest):
+    """Find by how much messages to the right of lanes are not the heads of the next.
+
+    Of groups (n_groups, n_states * LANES). ``errors`` are those of what is ``known``,
+    which is put right; both stay where ``goes_on`` (n_groups, LANES) is false, errors
+    at 0. ``largest`` (n_groups) are the largest of these.
+    """
+    for g in range(len(heads)):
+        largest[g] = 0.0
+        for at in range(heads.shape[1]):
+            errors[g, at] = 0.0
+            if goes_on[g, at % LANES]:
+                value = _next_lane(heads, g, at, 1)
+                errors[g, at] = value - known[g, at]
+                known[g, at] = value
+                largest[g] = max(largest[g], abs(errors[g, at]))
+
+
+@kernel
+def lane_shares(shares, event_step, event_lane, before, total):
+    """Sum tiles' shares (n_tiles * LANES) to those of lanes, which `total` (LANES) is.
+
+    Of tiles before an event the sum is added to what is in `before` (n_events).
+    """
+    event, total[:] = 0, 0.0
+    for number in range(shares.size // LANES):
+        while event < event_step.size and event_step[event] < (number + 1) * STEPS:
+            before[event] += total[event_lane[event]]
+            event += 1
+        for lane in range(LANES):
+            total[lane] += shares[number * LANES + lane]
+
+
 @kernel
 def forward(
     columns,

@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
+from skvrem.hmm.forward_backward._kernels import (
+    LANES,
+    STEPS,
+    TILE,
+    hand_back,
+    hand_on,
+)
 from skvrem.hmm.forward_backward._model_layout import NONE
 from skvrem.hmm.forward_backward._model_passes import (
     UNUSED,
@@ -139,8 +145,10 @@ class BlockPasses(Passes):
         """
         part = self.layout.parts[self.number]
         at, groups = part.first or self.layout.n_tiles, range(len(part.groups))
-        left = np.stack([self.steps_before(at, g) for g in groups])
-        self.left = left if part.first else self._to_the_right(left)
+        self.left = left = np.stack([self.steps_before(at, g) for g in groups])
+        if not part.first:
+            self.left, changes = np.zeros_like(left), np.empty(len(left))
+            hand_on(left, self.layout.continues, None, self.left, changes)
         self._run_forward(part)
         return self._objective()
 
@@ -169,13 +177,15 @@ class BlockPasses(Passes):
     def _right(self):
         """The message from the right, on the scale of what is to its left."""
         groups, n = self.part.groups, self.n
-        weight = np.stack([group.weight for group in groups])[:, None]
+        weight = np.stack([group.weight for group in groups])
         messages = self.blocks.messages
         if self.number + 1 < len(messages):
-            right = messages[self.number + 1].reshape(len(groups), n, LANES)
+            right = messages[self.number + 1]
         else:
-            begun = self._to_the_left(messages[0]).reshape(len(groups), n, LANES)
-            right = np.where(self.layout.goes_on[:, None], begun, weight)
+            right = np.tile(weight, n)
+            errors, largest = np.empty_like(right), np.empty(len(right))
+            hand_back(messages[0], self.layout.goes_on, right, errors, largest)
+        right, weight = right.reshape(len(groups), n, LANES), weight[:, None]
         ends = self.ends.reshape(len(groups), n, LANES)
         total = (ends * right).sum(axis=1, keepdims=True)
         known = total > 0.0

@@ -25,11 +25,11 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.hmm.forward_backward import _kernels, _kernels_covariates
-from skvrem.hmm.forward_backward._kernels import LANES, SMALLEST, STEPS, TILE
+from skvrem.hmm.forward_backward._kernels import LANES, TILE
 from skvrem.hmm.forward_backward._model_layout import NONE, Part
 from skvrem.hmm.forward_backward._model_logs import LogPasses
 from skvrem.utils._parallel import parallel_map
-from skvrem.utils._simd import WIDTH, empty_lines
+from skvrem.utils._simd import WIDTH
 
 # Relative difference of messages, and difference of posteriors, that counts as none.
 TOLERANCE = 1e-13
@@ -143,8 +143,8 @@ class Raised:
 
     def _raise(self, given):
         low = given < self.least
-        if not low.any():
-            return given, low, np.ones_like(given)
+        if not np.count_nonzero(low):
+            return given, low, np.ones(given.shape)
         raised = np.maximum(given, self.least)
         return raised, low, np.where(low, given / raised, 1.0)
 
@@ -156,7 +156,7 @@ class Raised:
     @property
     def any(self):
         """Whether there is any such probability."""
-        return self.low_start.any() or self.low.any()
+        return bool(np.count_nonzero(self.low_start) or np.count_nonzero(self.low))
 
     def lower(self, start, pairs):
         """Return sums (n_states,) and (n_matrices, n_states, n_states) without these.
@@ -296,7 +296,8 @@ class Passes:
             groups, size = range(len(layout.groups)), layout.n_tiles * n * TILE
             self.alpha = [layout.buffer(g, size) for g in groups]
             self.left = np.full((len(groups), n * LANES), 1.0 / n)
-            self._carry()
+            if self.carried is not None:
+                self.left[0, ::LANES] = self.carried
             self._run_forward(Part(0, layout.n_tiles, layout.groups))
             if self._repair_forward():
                 break
@@ -381,43 +382,16 @@ class Passes:
 
     def _repair_forward(self):
         """Run again from the right messages; false where that has no end."""
+        continues, changes = self.layout.continues, np.empty(len(self.left))
         for _ in range(MOST_REPAIRS):
-            before, self.left = self.left, self._to_the_right(self.ends)
-            self._carry()
-            change = (self.left - before) / np.maximum(self.left, SMALLEST)
-            wrong = np.flatnonzero(_largest(change) > TOLERANCE)
+            _kernels.hand_on(self.ends, continues, self.carried, self.left, changes)
+            wrong = np.flatnonzero(changes > TOLERANCE)
             if not wrong.size:
                 return True
             needed = parallel_map(partial(self._forward, tolerance=TOLERANCE), wrong)
             if max(needed) < self.layout.n_tiles:  # nothing new at the ends
                 return True
         return False
-
-    def _carry(self):
-        if self.carried is not None:
-            self.left[0, ::LANES] = self.carried
-
-    def _to_the_right(self, messages):
-        """Messages at the lanes' ends as those at the starts of the next."""
-        lanes = self._in_a_row(messages)
-        moved = np.zeros_like(lanes)
-        moved[:, 1:] = lanes[:, :-1]
-        return self._in_groups(moved * self.layout.continues.ravel())
-
-    def _to_the_left(self, messages):
-        """Messages at the lanes' starts as those at the ends of the ones before."""
-        lanes = self._in_a_row(messages)
-        moved = np.zeros_like(lanes)
-        moved[:, :-1] = lanes[:, 1:]
-        return self._in_groups(moved * self.layout.goes_on.ravel())
-
-    def _in_a_row(self, messages):
-        """All lanes, (n_states, n_lanes), from those of the groups."""
-        return messages.reshape(-1, self.n, LANES).swapaxes(0, 1).reshape(self.n, -1)
-
-    def _in_groups(self, lanes):
-        parts = lanes.reshape(self.n, -1, LANES).swapaxes(0, 1)
-        return parts.reshape(-1, self.n * LANES)
 
     def _arguments(self, part, g, left, tolerance):
         """What both kernels take."""
@@ -442,7 +416,7 @@ class Passes:
             part.n_tiles,
             tolerance,
             self._of_part(self.alpha[g], part),
-            empty_lines(self._scratch),
+            self.layout.buffer((g, "scratch"), self._scratch),
         )
 
     def _forward(self, g, tolerance=0.0):
@@ -506,21 +480,19 @@ class Passes:
         ]
         #: Messages to the left of the parts.
         self.messages = np.zeros((len(layout.parts), len(groups), n * LANES))
-        inner = layout.goes_on[:, None]
-        weight = np.stack([group.weight for group in groups])
-        self.right = np.repeat(weight[:, None, :], n, axis=1).reshape(len(groups), -1)
+        self.right = np.tile([group.weight for group in groups], n)
+        known, largest = self.right.copy(), np.empty(len(groups))
         list(parallel_map(self._backward, range(len(groups))))
-        error = self._to_the_left(self.messages[0])
-        error -= (self.right.reshape(len(groups), n, -1) * inner).reshape(error.shape)
         while True:
-            wrong = np.flatnonzero(_largest(error) > 0.0)
+            self.right = np.empty_like(known)
+            about = layout.goes_on, known, self.right, largest
+            _kernels.hand_back(self.messages[0], *about)
+            wrong = np.flatnonzero(largest > 0.0)
             if not wrong.size:
                 break
-            self.right, before = error, self.messages[0].copy()
             ended = parallel_map(partial(self._backward, tolerance=TOLERANCE), wrong)
             if min(ended) > 0:  # no error has come to a lane's start
                 break
-            error = self._to_the_left(self.messages[0] - before)
         #: Sums of the parts.
         self.added = list(map(self.add_up, layout.parts, self.sums))
         return tuple(map(sum, zip(*self.added, strict=True)))
@@ -600,14 +572,6 @@ class Passes:
 
 def weighted_shares(group, shares, before):
     """Each sequence's share times its weight, from what had come before events."""
-    shares = shares.reshape(-1, LANES)
-    at, tile = before.copy(), group.step // STEPS
-    late = np.flatnonzero(tile)
-    if late.size:
-        at[late] += np.cumsum(shares, axis=0)[tile[late] - 1, group.lane[late]]
-    total = shares.sum(axis=0)
+    total, at = np.empty(LANES), before.copy()
+    _kernels.lane_shares(shares, group.step, group.lane, at, total)
     return float(group.weight @ total + (group.ends - group.begins) @ at)
-
-
-def _largest(messages):
-    return np.abs(messages).max(axis=1)

@@ -5,6 +5,7 @@ from scipy.special import i0e, i1e
 
 from skvrem.hmm.emissions._base import Emission, of_width_one
 from skvrem.hmm.emissions._coordinates import TWO_PI
+from skvrem.utils._algebra import equal_pieces
 from skvrem.utils._columns import Given
 
 # The largest concentration that is looked for, and Newton steps to find one.
@@ -94,7 +95,7 @@ class VonMises(Emission):
 
     def maximize(self, features, before, repair):
         """Return mean angles and concentrations."""
-        weight, cosine, sine = np.split(features, 3, axis=1)
+        weight, cosine, sine = equal_pieces(features, 3)
         if not repair and (np.hypot(cosine, sine) > weight).any():
             return None
         old_mean, old_kappa = self._split(before)
@@ -117,7 +118,7 @@ class VonMises(Emission):
 
     def slopes(self, parameters, features):
         """Return the gradient in mean angles and logarithms of concentrations."""
-        weight, cosine, sine = np.split(features, 3, axis=1)
+        weight, cosine, sine = equal_pieces(features, 3)
         mean, kappa = self._split(parameters)
         along = cosine * np.cos(mean) + sine * np.sin(mean)
         across = sine * np.cos(mean) - cosine * np.sin(mean)

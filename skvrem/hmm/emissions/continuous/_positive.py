@@ -6,6 +6,7 @@ from scipy.special import digamma, gammainc, gammaincc, gammaln, ndtr, polygamma
 from skvrem.hmm.emissions._base import Emission, of_width_one, ratio
 from skvrem.hmm.emissions._coordinates import LOG_2PI, bounded_log
 from skvrem.hmm.emissions._facts import fill, filled_moments
+from skvrem.utils._algebra import equal_pieces
 from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_options
 
@@ -162,7 +163,7 @@ class Gamma(Emission):
         if self._split(self.varies())[1].all():
             # Columns that are nearly as narrow tell nothing.
             least = np.minimum(1.0 / np.sqrt(MOST) / self._width_log, NARROW)
-            weight = np.split(features, 4, axis=1)[1].max(axis=1)
+            weight = equal_pieces(features, 4)[1].max(axis=1)
             yield of_width_one(sd / mean / self._width_log, least, names, weight)
 
     def blank(self):
@@ -172,7 +173,7 @@ class Gamma(Emission):
 
     def maximize(self, features, before, repair):
         """Return mean, sd and probability of 0, or None where there are none."""
-        zero, some, y, logs = np.split(features, 4, axis=1)
+        zero, some, y, logs = equal_pieces(features, 4)
         if not repair and min(zero.min(), some.min(), y.min()) < 0.0:
             return None
         if self._open:
@@ -200,7 +201,7 @@ class Gamma(Emission):
 
     def slopes(self, parameters, features):
         """Return the gradient in log mean, log sd and the log-odds of 0."""
-        zero, some, y, logs = np.split(features, 4, axis=1)
+        zero, some, y, logs = equal_pieces(features, 4)
         mean, sd, p = self._split(parameters)
         shape, rate = np.square(mean / sd), mean / np.square(sd)
         by_shape = shape * (some * (np.log(rate) - digamma(shape)) + logs)
@@ -314,7 +315,7 @@ class Exponential(Emission):
 
     def maximize(self, features, before, repair):
         """Return one over the mean values."""
-        weight, total = np.split(features, 2, axis=1)
+        weight, total = equal_pieces(features, 2)
         if not repair and total.min() <= 0.0:
             return None
         empty = weight <= 0.0
@@ -324,7 +325,7 @@ class Exponential(Emission):
 
     def slopes(self, parameters, features):
         """Return the gradient in the logarithms of the rates."""
-        weight, total = np.split(features, 2, axis=1)
+        weight, total = equal_pieces(features, 2)
         return weight - parameters * total
 
     def moments(self, parameters):
@@ -434,7 +435,7 @@ class LogNormal(Emission):
 
     def maximize(self, features, before, repair):
         """Return mean and standard deviation of the logarithms."""
-        weight, x, xx, _ = np.split(features, 4, axis=1)
+        weight, x, xx, _ = equal_pieces(features, 4)
         old_mean, old_sd = self._split(before)
         empty = weight <= 0.0
         safe = np.where(empty, 1.0, weight)
@@ -450,7 +451,7 @@ class LogNormal(Emission):
 
     def slopes(self, parameters, features):
         """Return the gradient in means and logarithms of standard deviations."""
-        weight, x, xx, _ = np.split(features, 4, axis=1)
+        weight, x, xx, _ = equal_pieces(features, 4)
         mean, sd = self._split(parameters)
         about = mean - self._centre
         square = xx - 2.0 * about * x + weight * about**2

@@ -162,10 +162,10 @@ class DensityEmission(Emission):
         return np.tile(self._blank.ravel(), (self.n_states_, 1))
 
     def _coordinates(self, parameters):
-        natural = parameters.reshape(-1, *self._zero.shape)
-        u = np.empty(natural.shape)
+        u = np.array(parameters, float).reshape(-1, *self._zero.shape)
         for k, scale in enumerate(self._scales()):
-            u[:, k] = SCALES[scale].to(natural[:, k])
+            if scale != "real":
+                u[:, k] = SCALES[scale].to(u[:, k])
         u -= self._zero
         u /= self._unit
         return u
@@ -272,9 +272,13 @@ class DensityEmission(Emission):
             weight += w.sum(axis=2)
             log_f, gradient, hessian = self._expand(x, u, designs)
             own, w = designs[: len(slots)], w.transpose(2, 0, 1)
+            values = log_f, *gradient, *hessian
+            if all(design is None for design in own):
+                parts.append(_weighted(w, values))
+                continue
             by = [(None, None), *((design, None) for design in own)]
             by += [(own[k], own[m]) for k, m in zip(*pairs, strict=True)]
-            by = zip(by, (log_f, *gradient, *hessian), strict=True)
+            by = zip(by, values, strict=True)
             parts.append([_against(*both, w, value) for both, value in by])
         total, *sums = (sum(part) for part in zip(*parts, strict=True))
         g = np.concatenate([part[:, :, 0] for part in sums[: len(slots)]], axis=1)
@@ -400,13 +404,9 @@ class DensityEmission(Emission):
         longest = np.abs(step).max(axis=1, keepdims=True)
         step *= LONGEST / np.maximum(longest, LONGEST)
         moved = self._values(u.swapaxes(1, 2) + step)
-        if self._ends:
-            unlimited = -np.inf, np.inf
-            parts = [
-                np.clip(part, *self._ends.get(name, unlimited))
-                for name, part in self._named(moved)
-            ]
-            moved = np.hstack(parts)
+        for name, part in self._named(moved):
+            if name in self._ends:
+                np.clip(part, *self._ends[name], out=part)
         return np.where(varies, moved, before)
 
     def _newton(self, gradient, C, weight, varies):
@@ -478,6 +478,15 @@ def _upper(n):
     numbers = np.empty((n, n), np.int64)
     numbers[i, j] = numbers[j, i] = np.arange(len(i))
     return i, j, numbers, np.where(i == j, 0.5, 1.0)
+
+
+def _weighted(weights, values):
+    """Return weighted sums of all values, (n_values, n_states, 1, 1, n_columns)."""
+    n_rows, *rest = weights.shape
+    laid = np.empty((len(values), *rest, n_rows)).transpose(0, 3, 1, 2)
+    for out, value in zip(laid, values, strict=True):
+        out[:] = value
+    return np.einsum("rnd,krnd->knd", weights, laid)[:, :, None, None]
 
 
 def _against(one, other, weights, values):

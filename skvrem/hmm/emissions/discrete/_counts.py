@@ -8,6 +8,7 @@ from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.emissions._facts import fill
 from skvrem.hmm.emissions._given import given
+from skvrem.utils._algebra import equal_pieces
 from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_real
 
@@ -110,7 +111,7 @@ class Poisson(Emission):
 
     def maximize(self, features, before, repair):
         """Return the mean counts."""
-        weight, x, _ = np.split(features, 3, axis=1)
+        weight, x, _ = equal_pieces(features, 3)
         if not repair and x.min() < 0.0:
             return None
         total = np.maximum(x, 0.0) + self._added
@@ -119,7 +120,7 @@ class Poisson(Emission):
 
     def slopes(self, parameters, features):
         """Return the gradient, and that of the prior, in the logarithms of rates."""
-        weight, x, _ = np.split(features, 3, axis=1)
+        weight, x, _ = equal_pieces(features, 3)
         return x + self._added - (weight + self.rate_weight) * parameters
 
     def log_prior(self, parameters):
@@ -243,7 +244,7 @@ class ZeroInflatedPoisson(Emission):
 
         Where there are fewer zeros than Poisson's, there are no extra ones.
         """
-        zero, some, x, _ = np.split(features, 4, axis=1)
+        zero, some, x, _ = equal_pieces(features, 4)
         if not repair and min(zero.min(), some.min(), (x - some).min()) < 0.0:
             return None
         if self._open:
@@ -266,7 +267,7 @@ class ZeroInflatedPoisson(Emission):
 
     def slopes(self, parameters, features):
         """Return the gradient in log rates and the log-odds of extra zeros."""
-        zero, some, x, _ = np.split(features, 4, axis=1)
+        zero, some, x, _ = equal_pieces(features, 4)
         rate, extra = self._split(parameters)
         alone = np.exp(-rate)
         share = zero / np.maximum(extra + (1.0 - extra) * alone, 1e-300)

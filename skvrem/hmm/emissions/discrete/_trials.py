@@ -9,6 +9,7 @@ from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import are_negative, bounded_log
 from skvrem.hmm.emissions._facts import extremes, fill, whole
 from skvrem.hmm.emissions.discrete._numbers import binomial_tails
+from skvrem.utils._algebra import equal_pieces
 from skvrem.utils._columns import Given, column_number
 from skvrem.utils._validation import check_integer
 
@@ -85,12 +86,12 @@ class Bernoulli(Emission):
 
     def maximize(self, features, before, repair):
         """Return the frequencies of 1."""
-        yes, no = np.split(features, 2, axis=1)
+        yes, no = equal_pieces(features, 2)
         return _maximize(self, yes, no, before, repair)
 
     def slopes(self, parameters, features):
         """Return the gradient in the log-odds."""
-        yes, no = np.split(features, 2, axis=1)
+        yes, no = equal_pieces(features, 2)
         return yes * (1.0 - parameters) - no * parameters
 
     def moments(self, parameters):
@@ -247,12 +248,12 @@ class Binomial(Emission):
 
     def maximize(self, features, before, repair):
         """Return the shares of trials that count."""
-        _, yes, no, _ = np.split(features, 4, axis=1)
+        _, yes, no, _ = equal_pieces(features, 4)
         return _maximize(self, yes, no, before, repair)
 
     def slopes(self, parameters, features):
         """Return the gradient in the log-odds."""
-        _, yes, no, _ = np.split(features, 4, axis=1)
+        _, yes, no, _ = equal_pieces(features, 4)
         return yes * (1.0 - parameters) - no * parameters
 
     def moments(self, parameters):
