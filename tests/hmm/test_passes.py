@@ -8,7 +8,8 @@ from scipy.stats import norm
 
 from skvrem.data._batch import RowBatch
 from skvrem.hmm import Gaussian
-from skvrem.hmm.forward_backward import _model_layout
+from skvrem.hmm.forward_backward import _kernels, _model_layout
+from skvrem.hmm.forward_backward._kernels import LANES, SMALLEST, STEPS
 from skvrem.hmm.forward_backward._model_blocks import BlockChain, RowBlock
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Chain, Impossible, Passes
@@ -141,6 +142,58 @@ def test_whole_sequences_in_lanes(lengths):
     assert layout.lay_out_whole() or layout.whole
     assert not layout.lay_out_whole()
     compare(rows, chain, joint, layout)
+
+
+def in_a_row(messages):
+    """Lanes of all groups (n_states, n_groups * LANES), from (n_groups, ...)."""
+    laid = messages.reshape(len(messages), -1, LANES)
+    return np.concatenate(list(laid), axis=1)
+
+
+@pytest.mark.parametrize("n_groups", [1, 3])
+@pytest.mark.parametrize("carried", [None, np.array([0.25, 0.75])])
+def test_messages_are_those_at_the_ends_of_the_lanes_before(n_groups, carried, rng):
+    ends, left = rng.random((2, n_groups, 2 * LANES))
+    continues = rng.random((n_groups, LANES)) < 0.7
+    continues[0, 0] = False
+    wanted = np.roll(in_a_row(ends), 1, axis=1) * continues.ravel()
+    counts = continues.copy()
+    if carried is not None:
+        wanted[:, 0], counts[0, 0] = carried, True
+    change = np.abs(wanted - in_a_row(left)) / np.maximum(wanted, SMALLEST)
+    change = (change * counts.ravel()).max(axis=0).reshape(n_groups, LANES)
+    changes = np.empty(n_groups)
+    _kernels.hand_on(ends, continues, carried, left, changes)
+    np.testing.assert_array_equal(in_a_row(left), wanted)
+    np.testing.assert_array_equal(changes, change.max(axis=1))
+
+
+@pytest.mark.parametrize("n_groups", [1, 3])
+def test_errors_are_what_the_heads_of_the_next_lanes_differ_by(n_groups, rng):
+    heads, known = rng.random((2, n_groups, 3 * LANES))
+    goes_on = rng.random((n_groups, LANES)) < 0.7
+    goes_on[-1, -1] = False
+    before, ahead = in_a_row(known), np.roll(in_a_row(heads), -1, axis=1)
+    wanted = np.where(goes_on.ravel(), ahead - before, 0.0)
+    errors, largest = np.empty_like(known), np.empty(n_groups)
+    _kernels.hand_back(heads, goes_on, known, errors, largest)
+    np.testing.assert_array_equal(in_a_row(errors), wanted)
+    now = np.where(goes_on.ravel(), ahead, before)
+    np.testing.assert_array_equal(in_a_row(known), now)
+    np.testing.assert_array_equal(largest, np.abs(errors).max(axis=1))
+
+
+def test_shares_of_lanes_are_sums_of_tiles(rng):
+    shares = rng.normal(size=(5, LANES))
+    step = np.sort(rng.integers(5 * STEPS, size=12))
+    lane, before, total = rng.integers(LANES, size=12), rng.normal(size=12), np.ones(16)
+    wanted = [
+        known + shares[: at // STEPS, where].sum()
+        for known, at, where in zip(before, step, lane, strict=True)
+    ]
+    _kernels.lane_shares(shares.ravel(), step, lane, before, total)
+    np.testing.assert_allclose(before, wanted, rtol=1e-13)
+    np.testing.assert_allclose(total, shares.sum(axis=0), rtol=1e-13)
 
 
 def test_several_groups(monkeypatch):

@@ -1,7 +1,7 @@
 """Emissions of positive numbers."""
 
 import numpy as np
-from scipy.special import digamma, gammainc, gammaincc, gammaln, ndtr, polygamma
+from scipy.special import digamma, gammainc, gammaincc, gammaln, ndtr, zeta
 
 from skvrem.hmm.emissions._base import Emission, of_width_one, ratio
 from skvrem.hmm.emissions._coordinates import LOG_2PI, bounded_log
@@ -151,7 +151,7 @@ class Gamma(Emission):
         """Return standard deviations of the features."""
         mean, sd, zero = self._split(parameters)
         event = np.sqrt(np.maximum(zero * (1.0 - zero), 1e-4))
-        logs = np.sqrt(polygamma(1, np.square(mean / sd)))
+        logs = np.sqrt(_trigamma(np.square(mean / sd)))
         return np.hstack([event, event, sd, logs])
 
     def widths(self, parameters, features, names):
@@ -237,16 +237,21 @@ class Gamma(Emission):
         return np.where(rng.random(drawn.shape) < zero, 0.0, drawn)
 
 
+def _trigamma(x):
+    """What `polygamma` makes of order 1, without the other orders' way there."""
+    return zeta(2.0, x)
+
+
 def _gamma_shape(gap):
     """Solve log a - digamma(a) = gap by Newton's method in 1 / a (Minka 2002)."""
     root = np.sqrt(np.square(gap - 3.0) + 24.0 * gap)
     shape = np.clip((3.0 - gap + root) / (12.0 * gap), 1e-8, MOST)
     for _ in range(STEPS):
         error = np.log(shape) - digamma(shape) - gap
-        slope = 1.0 / shape - polygamma(1, shape)
+        slope = 1.0 / shape - _trigamma(shape)
         inverse = 1.0 / shape + error / (np.square(shape) * slope)
         new = np.where(inverse > 0.0, 1.0 / np.maximum(inverse, 1.0 / MOST), 2 * shape)
-        new = np.clip(new, 1e-8, MOST)
+        new = np.minimum(np.maximum(new, 1e-8), MOST)
         if np.all(np.abs(new - shape) <= 1e-13 * shape):
             break
         shape = new
