@@ -14,6 +14,7 @@ from skvrem.utils._algebra import (
     correction,
     dense,
     difference,
+    equal_pieces,
     pieces,
     rescale,
     scale,
@@ -125,6 +126,14 @@ def test_pieces_are_views_one_after_another():
     for view, (a, b) in zip(views, [(0, 2), (2, 3), (3, 7)], strict=True):
         assert view.base is not None
         np.testing.assert_array_equal(view, array[:, a:b])
+
+
+def test_equal_pieces_are_views_of_what_split_returns():
+    array = np.arange(24.0).reshape(2, 12)
+    wanted = np.split(array, 3, axis=1)
+    for piece, part in zip(equal_pieces(array, 3), wanted, strict=True):
+        np.testing.assert_array_equal(piece, part)
+        assert np.shares_memory(piece, array)
 
 
 class Positive(Averaging):

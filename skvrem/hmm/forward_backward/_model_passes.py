@@ -143,7 +143,7 @@ class Raised:
 
     def _raise(self, given):
         low = given < self.least
-        if not np.count_nonzero(low):
+        if not np.count_nonzero(low):  # of few, `any` takes longer
             return given, low, np.ones(given.shape)
         raised = np.maximum(given, self.least)
         return raised, low, np.where(low, given / raised, 1.0)
@@ -483,9 +483,9 @@ class Passes:
         self.right = np.tile([group.weight for group in groups], n)
         known, largest = self.right.copy(), np.empty(len(groups))
         list(parallel_map(self._backward, range(len(groups))))
+        self.right = np.empty_like(known)  # errors of what was known, from here on
+        about = layout.goes_on, known, self.right, largest
         while True:
-            self.right = np.empty_like(known)
-            about = layout.goes_on, known, self.right, largest
             _kernels.hand_back(self.messages[0], *about)
             wrong = np.flatnonzero(largest > 0.0)
             if not wrong.size:

@@ -481,7 +481,10 @@ def _upper(n):
 
 
 def _weighted(weights, values):
-    """Return weighted sums of all values, (n_values, n_states, 1, 1, n_columns)."""
+    """Return weighted sums of all values, (n_values, n_states, 1, 1, n_columns).
+
+    In one call, of rows that lie side by side, as weights and those of kernels do.
+    """
     n_rows, *rest = weights.shape
     laid = np.empty((len(values), *rest, n_rows)).transpose(0, 3, 1, 2)
     for out, value in zip(laid, values, strict=True):
