@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -482,10 +483,11 @@ class SBMLogisticRegression(
         While all rows take no more than 8 MB (50,000 of 20 features) they are kept,
         and the coefficients are those of a fit to them, in whatever order they come,
         as soon as all classes have. It is made anew where a hundredth of the rows is
-        new. Beyond, and with a `step_size`, `curvature` or `gradient_memory` of its
-        own, which are kept to, the model is where the steps have led. Pickles have the
-        rows that are kept. Goes on from a `fit`, whose rows are not known: by steps
-        alone. There are no standard errors of a stream.
+        new. Beyond, steps go on from the last one where classes come mixed. Else, and
+        with a `step_size`, `curvature` or `gradient_memory` of its own, which are kept
+        to, the model is where steps alone have led. Pickles have the rows that are
+        kept. Goes on from a `fit`, whose rows are not known: by steps alone. There are
+        no standard errors of a stream.
 
         Parameters
         ----------
@@ -540,8 +542,8 @@ class SBMLogisticRegression(
         again = RowsAgain(StreamRows()) if first else getattr(self, "_again", None)
         if not free or self.step_size != "auto":  # the steps are those asked for
             again = None
-        again = again or RowsAgain()
         mixed = order.mixed and free
+        again = (again or RowsAgain()).with_rows(rows, mixed)
         if mixed:
             model.kind = "star"
         n_blocks = count_blocks(
@@ -560,6 +562,11 @@ class SBMLogisticRegression(
         point = model.start(Parameters(theta))
         if known is not None and known.shape == model.curvature.shape:
             point = point._replace(statistics=Statistics(self._gradient, known, 0.0))
+        elif known is None and not first and data.total_weight > 0.0:
+            # After a fit that is near its end, that of a few rows would lead too far.
+            sums = data.chunks().sum(partial(model.statistics, point, beta=1.0))
+            mean = scale(sums, 1.0 / data.total_weight)
+            point = point._replace(statistics=mean)
         model.online = model.online._replace(
             # Rows may come in any order: whatever a longer step gains elsewhere, it
             # forgets here.

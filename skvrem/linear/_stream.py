@@ -81,8 +81,9 @@ class RowsAgain(NamedTuple):
     """The rows of a stream, while all of them fit in little memory.
 
     Steps see a row once, at coefficients that later rows change, and how wrong that is
-    depends on the order of rows. A fit to all of them does not. Steps go their own way,
-    which is the stream's where rows have become too many.
+    depends on the order of rows. A fit to all of them does not. Steps go their own way
+    until rows have become too many: then they go on from the last fit, if classes come
+    mixed; a fit to the first rows would take a class that is last for rare.
 
     Attributes
     ----------
@@ -101,8 +102,22 @@ class RowsAgain(NamedTuple):
     fitted: Any = None
     n_looked: int = 0
 
+    def with_rows(self, rows, mixed):
+        """Return the same with some more rows, and with where steps go on from."""
+        if self.kept is None:
+            return RowsAgain()
+        kept = self.kept.after(rows.data, rows.data.targets, MOST_BYTES, 0, _alike)
+        if kept.are_all:
+            return self._replace(kept=kept)
+        return RowsAgain(None, self.last if mixed else self.theta)
+
+    @property
+    def last(self):
+        """The last fit, or where steps have led where there is none."""
+        return self.theta if self.fitted is None else self.fitted
+
     def after(self, estimator, rows, C, n_total, center, theta):
-        """Return what is kept, and the fit to it, after some more rows.
+        """Return the same after steps over the new rows, with a fit to all of them.
 
         A fit is made only where the number of rows has grown and all classes have come:
         the coefficients of those to come would run away.
@@ -116,13 +131,9 @@ class RowsAgain(NamedTuple):
         theta : ndarray of shape (p, k)
             Where steps have led.
         """
-        if self.kept is None:
-            return self
-        data = rows.data
-        kept = self.kept.after(data, data.targets, MOST_BYTES, 0, _alike)
-        if not kept.are_all:
+        kept, now = self.kept, self._replace(theta=theta)
+        if kept is None:
             return RowsAgain()
-        now = self._replace(kept=kept, theta=theta)
         if kept.n_seen < GROWTH * self.n_looked:
             return now
         whole = kept.whole()
@@ -136,7 +147,7 @@ class RowsAgain(NamedTuple):
             model,
             plan.solver,
             data,
-            model.start(Parameters(theta if self.fitted is None else self.fitted)),
+            model.start(Parameters(now.last)),
             max_iter=estimator.max_iter,
             tol=estimator.tol,
             rng=np.random.default_rng(0),

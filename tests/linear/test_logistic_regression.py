@@ -663,8 +663,8 @@ def test_a_stream_of_rows_that_are_kept_ends_at_the_fit(order, k, sparse):
 
 
 @pytest.mark.parametrize("order", ["random", "by class"])
-def test_a_stream_of_more_rows_than_are_kept_is_that_of_steps(order, monkeypatch):
-    """The fit to the first ones would take the last class for rare."""
+def test_a_stream_of_more_rows_than_are_kept_goes_on_by_steps(order, monkeypatch):
+    """From the fit to those kept, but where that would take the last class for rare."""
     X, y = draw(n=10_000, k=3)
     at, found = np.argsort(y * (order == "by class"), kind="stable"), []
     for most in (0, 600_000):  # of 7,000 rows
@@ -672,7 +672,37 @@ def test_a_stream_of_more_rows_than_are_kept_is_that_of_steps(order, monkeypatch
         model = SBMLogisticRegression(random_state=0)
         found.append(stream(model, X[at], y[at]))
         assert model._again == RowsAgain()
-    np.testing.assert_allclose(found[1].coef_, found[0].coef_, rtol=1e-9, atol=1e-12)
+    steps, from_fit = found
+    if order == "by class":
+        np.testing.assert_allclose(from_fit.coef_, steps.coef_, rtol=1e-9, atol=1e-12)
+        return
+    best = loss(SBMLogisticRegression(**TIGHT).fit(X, y), X, y)
+    assert loss(from_fit, X, y) - best < 0.8 * (loss(steps, X, y) - best)
+
+
+def test_a_stream_loses_nothing_where_rows_become_too_many(monkeypatch):
+    X, y = draw(n=10_000)
+    monkeypatch.setattr(_stream, "MOST_BYTES", 400_000)
+    model, losses = SBMLogisticRegression(random_state=0), []
+    for rows, classes in blocks(X, y, 500):
+        model.partial_fit(rows, classes, classes=[0, 1])
+        losses.append(loss(model, X, y))
+    assert model._again == RowsAgain()
+    best = loss(SBMLogisticRegression(**TIGHT).fit(X, y), X, y)
+    few = losses[5] - best  # 3,000 rows, all of which are kept
+    assert max(losses[6:]) - best < few and losses[-1] - best < 0.5 * few
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_stream_that_begins_after_a_fit_is_no_worse_than_that(k):
+    X, y = draw(n=10_000, k=k)
+    model = SBMLogisticRegression(random_state=0).fit(X[:5000], y[:5000])
+    best = loss(SBMLogisticRegression(**TIGHT).fit(X, y), X, y)
+    before = loss(model, X, y) - best
+    for rows, classes in blocks(X[5000:], y[5000:], 1000):
+        model.partial_fit(rows, classes)
+        assert loss(model, X, y) - best < 1.2 * before
+    assert loss(model, X, y) - best < 0.7 * before
 
 
 def test_a_stream_looks_again_when_all_classes_have_come():
