@@ -95,7 +95,9 @@ def fit_bound(
 
     def enough(model, share=1.0):
         """Return what a fit leaves to gain, more if finer nodes may go on from it."""
-        rough = ROUGH if getattr(model, "coarse", False) else 0.0
+        # A fit that has no end but `max_iter` goes on as one that is resumed does.
+        coarse = estimator.tol > 0.0 and getattr(model, "coarse", False)
+        rough = ROUGH if coarse else 0.0
         return max(share * estimator.tol, rough)
 
     tol = enough(model)
