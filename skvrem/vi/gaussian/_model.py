@@ -277,7 +277,9 @@ class GaussianModel(PlainModel):
         self.matrix = matrix or self.full
         self.k = family.n_predictors
         self._directed = None, None, None
-        # That of a predictor's coefficients tells rows apart, of any later prior too.
+        #: Quadratic form (p, p) of rows that the keys of their nodes are made of: the
+        #: covariance of a predictor's coefficients by the prior, and by no later one.
+        #: None where no nodes are turned.
         self.turned = None
         if self.full and family.turns and prior is not None:
             p = prior.n_dim // self.k
