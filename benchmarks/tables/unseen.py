@@ -236,7 +236,7 @@ def classification(run):
 def many_classes(run):
     """Log-loss of 8 to 30 classes, nats a row."""
     models = {
-        "BayesianLogisticRegression": BayesianLogisticRegression(),
+        "BayesianLogisticRegression": BayesianLogisticRegression(random_state=0),
         "LogisticRegression": LogisticRegression(max_iter=1000),
         "LogisticRegressionCV, 10 strengths": LogisticRegressionCV(
             scoring="neg_log_loss", max_iter=1000
