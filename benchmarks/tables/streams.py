@@ -29,6 +29,7 @@ from skvrem import (
     FactorialMixture,
     GaussianDropoutClassifier,
     HierarchicalSoftmaxClassifier,
+    SBMLogisticRegression,
     TemperedLDA,
     VRGaussianMixture,
 )
@@ -148,6 +149,39 @@ def classes(run, name, order, size):
     note = f"{spent:.1f} s, a fit {seconds:.1f} s"
     label = f"{name}, {order}, {size:,} rows"
     yield Row(label, value, "nats", {"fit": level}, None, note)
+
+
+@group(product(("batches", "after a fit"), (2, 4)))
+def long(run, how, k):
+    """Log-loss above that of a fit to all rows, of these, millionths of a nat a row.
+
+    Batches of 5,000, of which the first 50,000 rows are kept; or a fit to 20,000 rows
+    and batches after it, whose rows are not.
+    """
+    n, step = run.size(120_000, 30_000), 5000
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 20))
+    Z = X @ rng.normal(size=(20, k)) + rng.gumbel(size=(n, k))
+    y = Z.argmax(axis=1)
+    loss, model = partial(log_loss, y, labels=range(k)), SBMLogisticRegression(**MADE)
+    least = loss(SBMLogisticRegression(**MADE).fit(X, y).predict_proba(X))
+    begun = 4 * step if how == "after a fit" else 0
+    if begun:
+        model.fit(X[:begun], y[:begun])
+    found = {begun: loss(model.predict_proba(X)) - least} if begun else {}
+    for start in range(begun, n, step):
+        some = slice(start, start + step)
+        model.partial_fit(X[some], y[some], classes=range(k))
+        found[start + step] = loss(model.predict_proba(X)) - least
+    told = [size for size in (5000, 20_000, 25_000, 45_000, 60_000, n) if size in found]
+    yield Row(
+        f"{k} classes, {how}",
+        1e6 * found[n],
+        "",
+        note=", ".join(f"{1e6 * found[size]:.0f} after {size:,}" for size in told),
+        numbers={"above": list(found.values())},
+        key=f"{how}/{k}",
+    )
 
 
 @group(product(("nested", "meanfield"), ("shuffled", "sorted"), SIZES))
