@@ -271,6 +271,14 @@ def test_nodes_of_several_predictors_are_precise(n_dim, error, rng):
         )
 
 
+@pytest.mark.parametrize("n_rows", [0, 50_000])
+def test_nodes_of_any_number_of_classes_are_white(n_rows):
+    for k in range(3, 140):
+        nodes = Softmax(k, n_rows).nodes
+        np.testing.assert_allclose(nodes.T @ nodes / len(nodes), np.eye(k), atol=1e-12)
+        assert np.mean(nodes**4, axis=0).max() < 6.0  # 3 of a normal variable
+
+
 # Sums over rows
 
 

@@ -94,12 +94,13 @@ def test_weighted_moments(n):
 def test_start_is_the_highest_density():
     X = rows(60)
     moments = SecondMoments.of(X)
-    W, noise = start_loadings(moments, 2, 0.4, 0.3), 0.3
+    W, noise = start_loadings(moments.largest(2), moments.weight, 0.4, 0.3), 0.3
     slope = 60.0 * likelihood(moments, W, noise).gradient - W / 0.4**2
     np.testing.assert_allclose(slope, 0.0, atol=1e-10)
     # Without a prior it is the maximum of the likelihood, which PCA knows.
-    (noise,) = start_noises(moments, 2)
-    W = start_loadings(moments, 2, 1e6, noise)
+    axes = moments.largest(2)
+    (noise,) = start_noises(axes, moments.d, moments.least_noise)
+    W = start_loadings(axes, moments.weight, 1e6, noise)
     pca = PCA(2).fit(X)
     np.testing.assert_allclose(noise, pca.noise_variance_ * 59 / 60)
     at = likelihood(moments, W, noise)

@@ -325,8 +325,9 @@ class Softmax(_Family):
         if n_pairs is None:
             many = n_rows >= max(MANY_ROWS, ROWS_A_FEATURE * n_features)
             n_pairs = FEW_PAIRS if many else MANY_PAIRS
-        # As many as whitening needs, and a power of two, as the points are made for.
-        self.n_pairs = max(n_pairs, 1 << (n_classes - 1).bit_length())
+        # A power of two, as the points are made for, and twice the classes at least: of
+        # fewer some lie in a space of fewer dimensions, so that nothing whitens them.
+        self.n_pairs = max(n_pairs, 1 << (2 * n_classes - 1).bit_length())
         self.by_root = by_root
         self.nodes, self.node_weights = cubature(n_classes, self.n_pairs)
         self.columns = np.ascontiguousarray(self.nodes.T)
@@ -337,11 +338,14 @@ class Softmax(_Family):
         Steps that few nodes send astray are many: of many classes there are twice as
         many nodes, whatever they take.
         """
-        if self.n_pairs != MANY_PAIRS:
+        if self.n_pairs < MANY_PAIRS:
             return self
-        if n_products >= NODE_COST * BESIDE * self.n_pairs * self.n_predictors:
-            return self.finer(BESIDE)
-        return self.finer(2) if self.n_predictors > MANY_CLASSES else self
+        times = 2 if self.n_predictors > MANY_CLASSES else 1
+        if n_products >= NODE_COST * BESIDE * MANY_PAIRS * self.n_predictors:
+            times = BESIDE
+        # Of classes that have more anyway, no more than of others.
+        times = times * MANY_PAIRS // self.n_pairs
+        return self.finer(times) if times > 1 else self
 
     def finer(self, times=FINER):
         """Return the family with so many times the nodes."""

@@ -65,11 +65,13 @@ class BayesianLogisticRegression(
         which most rows have one value, is no less than a quarter of how far the others
         lie from its mean (root mean square). Of more than 1,000
         features it is one scale for all, and of more than 1,000 coefficients some of
-        the rows tell it, up to 1,000, or 1,000 / K of K > 2 classes: of more than 90
-        classes these are too few, and it is one. A stream learns it
-        again as it grows, as long as it keeps all rows (see `partial_fit`). With groups
-        it is of what they have in common, a standard deviation wider in place of that,
-        and 1 in a stream. A number is for features on one scale.
+        the rows tell it, up to 1,000, or 1,000 / K of K > 2 classes. Of 10 classes and
+        more up to 50,000 / K rows do, by a posterior of independent coefficients, and
+        by Laplace's approximation for hundreds of rows whether a wider one has more
+        evidence; of more than 90 it is one. A stream learns it again as it grows, as
+        long as it keeps all rows (see `partial_fit`). With groups it is of what they
+        have in common, a standard deviation wider in place of that, and 1 in a stream.
+        A number is for features on one scale.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float or "auto", default="auto"
@@ -120,8 +122,9 @@ class BayesianLogisticRegression(
     steps : MinibatchSteps or None, default=None
         How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
         ``expectation`` under the posterior by "quadrature" takes Gauss-Hermite nodes
-        for two classes, 32 to 128 quasi-Monte-Carlo nodes for more; where finer ones
-        change the bound by more than `tol`, a fit goes on with these, a stream once.
+        for two classes, for more 32 to 128 quasi-Monte-Carlo nodes, or four times the
+        classes if that is more; where finer ones change the bound by more than `tol`, a
+        fit goes on with these, a stream once.
         Its ``optimizer`` "lbfgs" is for "lowrank" and for "meanfield" of many
         coefficients.
     step_size : float or "auto", default="auto"

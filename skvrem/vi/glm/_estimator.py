@@ -51,6 +51,7 @@ from skvrem.vi.glm._span import Span, in_coordinates
 from skvrem.vi.glm.groups._estimator import OF_GROUPS, ByGroup
 from skvrem.vi.glm.streams._estimator import StreamsWithMemory
 from skvrem.vi.glm.streams._width import Width, width_of_prior
+from skvrem.vi.glm.streams._width_of_classes import width_of_classes
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # A column varies that goes farther from its mean, relative to it.
@@ -62,8 +63,8 @@ MOST_IN_SPAN = 100_000_000
 # The same of several predictors, which a prediction takes as many products of.
 MOST_IN_SPANS = 10_000_000
 # Rows that tell how wide a prior is of more coefficients than a full rank is for: what
-# fewer rows of a hundred classes say is chance.
-FEWEST_TELL = 10
+# fewer rows of a hundred classes say is chance. Classes from which on they are few.
+FEWEST_TELL, MANY_CLASSES = 10, 10
 # Parameters that are above zero, where an estimator has them.
 POSITIVE = (
     "intercept_prior_scale",
@@ -430,13 +431,18 @@ class GaussianPosterior(
         """Return how wide the prior is of many coefficients, as some rows tell.
 
         They know of as many coefficients as they are, those of their span. Where these
-        are few for a full rank of all, all rows tell it. Of so many classes that a full
-        rank is for very few rows, it is that of its own prior.
+        are few for a full rank of all, all rows tell it. Of many classes that is for a
+        few rows of each, which say nothing: other posteriors do by more. Of so many
+        that these are few as well, it is that of its own prior.
         """
         base, intercept = prior_of(1.0), self.fit_intercept
         size = FULL_RANK // k - intercept
         if size < min(FEWEST_TELL, data.n_units):
             return Width.of(0.0, 1.0, data.n_units)
+        if k >= MANY_CLASSES and size < data.n_units:
+            about = data, targets, prior_of, k, rng
+            family_of = partial(self._family, self)
+            return width_of_classes(model_of, family_of, *about, self._width)
         rows, weight, targets = drawn_rows(data, targets, size, rng)
         some, of_coordinates = in_coordinates(as_source(rows, weight), base)
 

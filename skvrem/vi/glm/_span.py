@@ -26,23 +26,26 @@ from skvrem.vi.gaussian._model_posterior import (
 OF_SCALED = "X, times the scale of the prior,"
 
 
+def products_in_units(rows, scale, centre):
+    """Return products (n, n) of rows less a centre, of coefficients divided by S."""
+    few = sparse.issparse(rows)
+    scaled = sparse.csr_array(rows.multiply(scale)) if few else rows * scale
+    check_magnitude(scaled, OF_SCALED)
+    centre = centre * scale if centre.size else np.zeros(scale.size)
+    if few:  # of which all are less a centre, but none is
+        half = scaled @ centre - 0.5 * centre @ centre
+        return (scaled @ scaled.T).toarray() - half - half[:, None]
+    scaled = scaled - centre
+    return scaled @ scaled.T
+
+
 def in_own_basis(rows, scale, centre):
     """Return rows as their coordinates in a basis of their span, of coefficients by S.
 
     There are as many as rows, whose prior is that of the coefficients divided by S: the
     rows :math:`R^T` but for a rotation, as the products of rows less a centre tell.
     """
-    few = sparse.issparse(rows)
-    scaled = sparse.csr_array(rows.multiply(scale)) if few else rows * scale
-    check_magnitude(scaled, OF_SCALED)
-    centre = centre * scale
-    if few:  # of which all are less a centre, but none is
-        half = scaled @ centre - 0.5 * centre @ centre
-        products = (scaled @ scaled.T).toarray() - half - half[:, None]
-    else:
-        scaled = scaled - centre
-        products = scaled @ scaled.T
-    squares, axes = np.linalg.eigh(products)
+    squares, axes = np.linalg.eigh(products_in_units(rows, scale, centre))
     return axes * np.sqrt(np.maximum(squares, 0.0))
 
 
@@ -67,8 +70,7 @@ def in_coordinates(data, prior):
         for all features.
     """
     d, (rows, weight) = data.n_features, rows_of(data)
-    centre = prior.centre if prior.centre.size else np.zeros(d)
-    rows = in_own_basis(rows, prior.scale[:d], centre)
+    rows = in_own_basis(rows, prior.scale[:d], prior.centre)
 
     def of_coordinates(other):
         other = other.own

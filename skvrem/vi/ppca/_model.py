@@ -421,7 +421,7 @@ def joint_root(moments, W, scale, noise, prior_scale, learned):
     return root
 
 
-def start_loadings(moments, k, prior_scale, noise):
+def start_loadings(axes, weight, prior_scale, noise):
     r"""Return the loadings of the highest posterior density given the noise variance.
 
     They are along eigenvectors of S; along one with the eigenvalue l their squared
@@ -429,28 +429,37 @@ def start_loadings(moments, k, prior_scale, noise):
 
     Parameters
     ----------
-    moments : SecondMoments
-    k : int
+    axes : tuple
+        As `SecondMoments.largest` returns them.
+    weight : float
+        Of all rows, n.
     prior_scale : float
     noise : float
     """
-    values, vectors, _ = moments.largest(k)
-    n = moments.weight
+    (values, vectors, _), n = axes, weight
     c = 2.0 * n * values / (n + np.sqrt(n**2 + 4.0 * n * values / prior_scale**2))
     # A little length where there is none to find: zero is a saddle point.
     return vectors * np.sqrt(np.maximum(c - noise, 1e-4 * noise))
 
 
-def start_noises(moments, k):
+def start_noises(axes, d, least):
     """Return noise variances to start at: that of the highest likelihood first.
 
     Where k components leave none, as rows lie in a subspace or are no more than
     components, the other is what half of those leave that find anything; and the only
     one where there are as many as columns.
+
+    Parameters
+    ----------
+    axes : tuple
+        As `SecondMoments.largest` returns them.
+    d : int
+        Columns.
+    least : float
+        Of a noise variance that is learned.
     """
-    values, _, left = moments.largest(k)
-    d, least = moments.d, moments.least_noise
-    noise = left / max(d - k, 1)
+    values, _, left = axes
+    noise = left / max(d - values.size, 1)
     if noise > least:
         return [noise]
     found = np.count_nonzero(values > least)
@@ -520,17 +529,27 @@ class PPCAModel(PlainModel):
 
         Of the noises to start at, where none is given, it has that of the best bound.
         """
-        k, found = self.scale.shape[1], []
-        noises = start_noises(self.moments, k) if noise is None else [noise]
+        moments, found = self.moments, []
+        axes = moments.largest(self.scale.shape[1])
+        if noise is None:
+            noises = start_noises(axes, moments.d, moments.least_noise)
+        else:
+            noises = [noise]
         for noise in noises:
-            W = start_loadings(self.moments, k, self.prior_scale, noise)
+            W = start_loadings(axes, moments.weight, self.prior_scale, noise)
             point, self.scale = Point(W, float(np.log(noise))), np.zeros(W.shape)
             self.spread(point, 1.0)
-            value = self.statistics(point, None, 1.0).objective
-            found.append((value, point, self.scale))
-        _, point, self.scale = max(found, key=lambda start: start[0])
+            found.append((point, self.scale))
+        if len(found) > 1:
+            found.sort(key=self._loss_at)
+        point, self.scale = found[0]
         self._control(point)
         return point
+
+    def _loss_at(self, start):
+        """Return minus the bound of a point and its standard deviations."""
+        point, self.scale = start
+        return -self.statistics(point, None, 1.0).objective
 
     def resume(self, W, scale, noise):
         """Return the point of a posterior that is known."""

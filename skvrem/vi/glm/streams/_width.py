@@ -83,7 +83,7 @@ class Width(NamedTuple):
 
     def _slope_at(self, posterior, prior, k, intercept):
         features = features_of(prior, k, intercept)
-        square = _squares(posterior.mean, posterior.variance, prior)[features]
+        square = squares(posterior.mean, posterior.variance, prior)[features]
         return float(square.sum()) - square.size - np.log(self.value)
 
 
@@ -94,7 +94,7 @@ def features_of(prior, k, intercept):
     return features.ravel()
 
 
-def _squares(mean, variance, prior):
+def squares(mean, variance, prior):
     """Return expected squares of coefficients (D,), in those of a prior's scales."""
     return (np.square(mean) + variance) / prior.variance
 
@@ -248,7 +248,7 @@ class Posteriors:
     def _slope_at(self, point):
         q = point.parameters
         mean, variance = as_vector(q.mean), q.covariance.diagonal()
-        square = _squares(mean, variance, self.model.prior)[self.features()]
+        square = squares(mean, variance, self.model.prior)[self.features()]
         return float(square.sum()) - square.size, square.size
 
 
