@@ -17,6 +17,9 @@ are all that a step to it and the covariance there take, in time of the order
 :math:`C n^3` (Williams & Barber 1998; Rasmussen & Williams 2006, Algorithm 3.3).
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import cho_solve
 from scipy.special import log_softmax
@@ -33,11 +36,10 @@ from skvrem.vi.gaussian._width import (
     few_steps,
     most_likely_width,
 )
-from skvrem.vi.glm._span import products_in_units
 from skvrem.vi.glm.streams._width import Width, features_of, squares
 
-# Predictors of rows that tell a width by independent coefficients, and numbers of
-# sparse rows that are centred for it.
+# Predictors of rows that tell a width by independent coefficients, and numbers of these
+# rows in memory; sparse ones with more are not centred.
 NUMBERS_TELL, MOST_DENSE = 50_000, 10_000_000
 # Products for rows that tell it by Laplace's approximation, and rows a class, at least:
 # fewer are explained one by one, by a prior that is far too wide.
@@ -48,14 +50,31 @@ NEWTON_STEPS, LEFT, LEAST = 30, 1e-2, 1e-6
 WIDER, TIMES = 0.25, 8
 
 
-def width_of_classes(model_of, family_of, data, targets, prior_of, k, rng, before=None):
+class Made(NamedTuple):
+    """What an estimator makes of some rows.
+
+    Attributes
+    ----------
+    model_of : callable
+        Returns the model of a source, a family and what follows.
+    family_of : callable
+        Returns the family of so many rows and features.
+    products_of : callable
+        Returns products (n, n) of rows less a centre, of coefficients divided by a
+        scale, given these three.
+    """
+
+    model_of: Callable
+    family_of: Callable
+    products_of: Callable
+
+
+def width_of_classes(made, data, targets, prior_of, k, rng, before=None):
     """Return how wide a prior is most likely, by some rows of many classes.
 
     Parameters
     ----------
-    model_of, family_of : callable
-        Return the model of a source, a family and what follows, and the family of so
-        many rows and features.
+    made : Made
     data : source
     targets : ndarray of shape (n_rows,)
         Numbers of classes.
@@ -72,10 +91,10 @@ def width_of_classes(model_of, family_of, data, targets, prior_of, k, rng, befor
     Width
     """
     about = data, targets, prior_of, k, rng
-    log_width, curvature = _by_independent(model_of, family_of, *about, before)
+    log_width, curvature = _by_independent(made, *about, before)
     size = min(int(np.cbrt(PRODUCTS_TELL / k)), data.n_units)
     if size >= ROWS_A_CLASS * k:
-        laplace = _laplace_of(size, *about)
+        laplace = _laplace_of(made, size, *about)
         log_width, curvature = wider(laplace.evidence, log_width, curvature)
     return Width.of(log_width, curvature, data.n_units)
 
@@ -106,15 +125,18 @@ def wider(evidence, log_width, curvature):
     return at - WIDER + 0.5 * WIDER * (after - before) / bend, bend / WIDER**2
 
 
-def _by_independent(model_of, family_of, data, targets, prior_of, k, rng, before):
+def _by_independent(made, data, targets, prior_of, k, rng, before):
     """Return a log width and its curvature by independent coefficients.
 
     Features are about their means, or coefficients and intercepts would depend. As the
     coefficients are many, none is brought near its end: see `few_steps`.
     """
-    rows, weight, targets = drawn_rows(data, targets, NUMBERS_TELL // k, rng)
-    base, few = prior_of(1.0), rows.shape[0] * rows.shape[1] <= MOST_DENSE
-    centred = isinstance(base, CentredMeanField) and (few or not data.sparse)
+    base, d, size = prior_of(1.0), data.n_features, NUMBERS_TELL // k
+    if not data.sparse:
+        size = min(size, max(MOST_DENSE // d, ROWS_A_CLASS * k))
+    rows, weight, targets = drawn_rows(data, targets, size, rng)
+    few = not data.sparse or rows.shape[0] * d <= MOST_DENSE
+    centred = few and isinstance(base, CentredMeanField)
     if centred:
         rows = (rows.toarray() if data.sparse else rows) - base.centre
     some = as_source(rows, weight)
@@ -124,10 +146,10 @@ def _by_independent(model_of, family_of, data, targets, prior_of, k, rng, before
         own = prior.own if centred else MeanField(prior.mean, prior.scale)
         return own.repeated(k)
 
-    prior, intercept = prior_about(1.0), base.n_dim > data.n_features
-    family = family_of(some.n_units, some.n_features)
+    prior, intercept = prior_about(1.0), base.n_dim > d
+    family = made.family_of(some.n_units, some.n_features)
     given = family, targets, prior, some.total_weight, intercept
-    model = model_of(some, *given, "diagonal")
+    model = made.model_of(some, *given, "diagonal")
     point = model.start(prior.mean.reshape(k, -1).T.copy(), some, rng)
     features = features_of(prior, k, intercept)
 
@@ -144,11 +166,11 @@ def _by_independent(model_of, family_of, data, targets, prior_of, k, rng, before
     return log_width, curvature_about(slope, log_width, curvature)
 
 
-def _laplace_of(size, data, targets, prior_of, k, rng):
+def _laplace_of(made, size, data, targets, prior_of, k, rng):
     """Return Laplace's approximation for so many rows."""
     rows, weight, targets = drawn_rows(data, targets, size, rng)
     base, d = prior_of(1.0), data.n_features
-    products = products_in_units(rows, base.own.scale[:d], base.centre)
+    products = made.products_of(rows, base.own.scale[:d], base.centre)
     weight = np.ones(len(products)) if weight is None else weight
     told = weight > 0.0
     about = products[np.ix_(told, told)], targets[told], weight[told], k
