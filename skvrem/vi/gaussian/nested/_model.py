@@ -514,9 +514,9 @@ class NestedModel(PlainModel):
             information = self._differences(modes)
         root = self._root(information)
         n_draws = min(N_DRAWS, self.enough_draws, int(WORTH / work))
+        # Points of Sobol's are even where they are a power of two.
+        n_draws = 1 << (n_draws.bit_length() - 1) if n_draws else 0
         if final and n_draws >= 2 * h:
-            # Points of Sobol's are even where they are a power of two.
-            n_draws = 1 << (n_draws.bit_length() - 1)
             if self.past is not None:  # which errs by more than a few draws do
                 n_draws = min(n_draws, 1 << (2 * h - 1).bit_length())
             found = self._mixture(modes, root, n_draws)
