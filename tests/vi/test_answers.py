@@ -316,8 +316,8 @@ def test_few_rows_tell_nothing_of_nodes(monkeypatch, affordable):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_bound_that_nodes_miss_is_told_of(monkeypatch):
     X, y = standard_wine()
-    monkeypatch.setattr(_model_families, "MANY_PAIRS", 4)
-    monkeypatch.setattr(_model_families, "MOST_REFINED", 2 * 32 * 3 * 120)
+    monkeypatch.setattr(_model_families, "MANY_PAIRS", 8)
+    monkeypatch.setattr(_model_families, "MOST_REFINED", 2 * 64 * 3 * 120)
     how = {"posterior": "fullrank", "max_iter": 50}
     model = BayesianLogisticRegression(prior_scale=10.0, **how)
     with pytest.warns(PosteriorWarning, match="known to within .* nats only"):
@@ -335,7 +335,10 @@ def test_nodes_take_no_longer_than_the_rest_of_a_pass():
     few, many = Softmax(10, 1000).beside(10 * 65), Softmax(10, 1000).beside(650**2)
     assert (few.n_pairs, many.n_pairs) == (64, 8 * 64)
     # Where rows say enough there are few, whatever they cost.
-    assert Softmax(10, 100_000, n_features=65).beside(650**2).n_pairs == 16
+    assert Softmax(8, 100_000, n_features=65).beside(650**2).n_pairs == 16
+    # Of many classes there are more anyway.
+    few, many = Softmax(60, 1000).beside(1), Softmax(60, 1000).beside(4000**2)
+    assert (few.n_pairs, many.n_pairs) == (128, 8 * 64)
 
 
 def test_steps_are_few_where_logits_are_uncertain():
