@@ -1,8 +1,14 @@
 """Rows of a source as arrays: all of them, those of a block, some that are drawn."""
 
+import numpy as np
 import scipy.sparse as sp
 
 from skvrem.data._batch import draw, sparse
+
+# Places of weights that some are drawn from, at most.
+MOST_PLACES = 2**53
+# Multiples of it are spread evenly between whole numbers.
+GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 
 def rows_of_block(batch):
@@ -26,11 +32,43 @@ def rows_of(data):
     return rows, weight
 
 
-def drawn_rows(data, targets, size, rng):
-    """Return some rows of a source, their weights or None, and their targets."""
-    units = draw(data.n_units, min(size, data.n_units), rng)
+def drawn_rows(data, size, rng, targets=None):
+    """Return some rows of a source, their weights or None, and their targets.
+
+    All that have a weight, where these are few. Of more, `size` are drawn as if each
+    were there as often as its weight says.
+
+    Parameters
+    ----------
+    data : source
+    size : int
+    rng : numpy.random.Generator
+    targets : ndarray of shape (n_units, ...), default=None
+        Of rows in memory, where the source has none of its own.
+
+    Returns
+    -------
+    rows : ndarray or csr_array of shape (n_rows, n_features)
+    weight : ndarray of shape (n_rows,), or None
+    targets : ndarray of shape (n_rows, ...), or None
+    """
+    few, total = data.n_weighted <= size, data.total_weight
+    n_places = data.n_weighted if few else MOST_PLACES
+    if size <= total < n_places:
+        n_places = int(total)
+    # Also where all are taken: what is drawn next is as if others were not there.
+    places = draw(n_places, min(size, n_places), rng)
+    if not data.has_weights:
+        units, weight = places, None
+    elif few:
+        units, weight = data.weighted()
+    else:
+        # A place of whole weights is within one row, of others between two or more.
+        at = (places + np.arange(size) * GOLDEN % 1.0) * (total / n_places)
+        units, times = data.weighted(np.minimum(at, np.nextafter(total, 0.0)))
+        weight = times * min(1.0, total / size)
     if data.remote:
         batch = data.fetch(units)
-        return *rows_of_block(batch), batch.targets
-    rows, weight = rows_of(data)
-    return rows[units], None if weight is None else weight[units], targets[units]
+        return rows_of_block(batch)[0], weight, batch.targets
+    rows, _ = rows_of(data)
+    return rows[units], weight, None if targets is None else targets[units]

@@ -190,6 +190,19 @@ def draw(n_units, size, rng):
     return found[kept]
 
 
+def weighted(weight, places=None):
+    """Return the units that have a weight, and their weights.
+
+    Or, given places of the cumulative weight in order, units and how many of the places
+    they have.
+    """
+    units = np.flatnonzero(weight)
+    if places is None:
+        return units, weight[units]
+    found = np.searchsorted(np.cumsum(weight), places, side="right")
+    return np.unique(np.minimum(found, units[-1]), return_counts=True)
+
+
 def sparse(rows):
     """Whether a container holds sparse rows."""
     return isinstance(rows, CSRRows)

@@ -25,6 +25,7 @@ from skvrem.data._batch import (
     draw,
     is_memmap,
     sparse,
+    weighted,
 )
 from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import row_chunks
@@ -144,6 +145,15 @@ class ArraySource:
     def sample(self, n_units, rng):
         """Return at most `n_units` random units, drawn without replacement."""
         return self.fetch(draw(self.n_units, min(n_units, self.n_units), rng))
+
+    @property
+    def has_weights(self):
+        """Whether rows have weights, zero ones maybe."""
+        return self.weight.size > 0
+
+    def weighted(self, places=None):
+        """Return units with a weight, or at places of it: see `weighted`."""
+        return weighted(self.weight, places)
 
     def fetch(self, units):
         """Return units of increasing numbers, as a batch."""

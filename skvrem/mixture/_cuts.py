@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.data import draw
+from skvrem.data import drawn_rows
 from skvrem.mixture._model import Parameters
 
 # Rows that are cut to start with, of more.
@@ -148,11 +148,10 @@ class _Side(NamedTuple):
     cuts: Cuts
 
 
-def drawn_rows(data, most, rng):
-    """Return some rows of a source at most, in float64, and their weights."""
-    units = draw(data.n_units, min(data.n_units, most), rng)
-    weight = data.weight[units] if data.weight.size else np.ones(len(units))
-    return data.rows[units].astype(np.float64), weight
+def rows_to_cut(data, most, rng):
+    """Return some rows of a source, so many at most, in float64, and their weights."""
+    X, weight, _ = drawn_rows(data, most, rng)
+    return X.astype(np.float64), np.ones(len(X)) if weight is None else weight
 
 
 def cut_start(model, data, n_components, rng):
@@ -172,7 +171,7 @@ def cut_start(model, data, n_components, rng):
         None where rows have not so many cuts.
     passes : float
     """
-    X, weight = drawn_rows(data, MOST_ROWS, rng)
+    X, weight = rows_to_cut(data, MOST_ROWS, rng)
     size = len(X)
     weight = weight / weight.sum()
     fewest = model.fewest_rows(X.shape[1]) / size

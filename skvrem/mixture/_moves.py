@@ -30,7 +30,7 @@ import numpy as np
 
 from skvrem.data import as_source
 from skvrem.mixture._atoms import likely_cuts
-from skvrem.mixture._cuts import drawn_rows, find_cuts, shrinkage
+from skvrem.mixture._cuts import find_cuts, rows_to_cut, shrinkage
 from skvrem.mixture._model import Parameters
 from skvrem.mixture._start import HARD, starting_parameters
 from skvrem.solvers import ranked_moves
@@ -288,7 +288,7 @@ def split_start(model, data, n_components, rng):
         None where rows are too few for so many splits.
     passes : float
     """
-    X, weight = drawn_rows(data, START_ROWS, rng)
+    X, weight = rows_to_cut(data, START_ROWS, rng)
     size, some = len(X), as_source(X, weight)
     fewest = model.fewest_rows(X.shape[1])
     begun, passes = starting_parameters(model, some, 1, "random_from_data", rng)

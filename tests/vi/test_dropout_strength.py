@@ -121,6 +121,18 @@ def test_weights_are_rows(rows):
     np.testing.assert_allclose(weighted.coefs_[0], repeated.coefs_[0], atol=1e-3)
 
 
+@pytest.mark.parametrize("hidden", [(), (5,)])
+def test_many_rows_of_weight_zero_are_as_if_removed(hidden):
+    X, y = noisy(25_000)
+    kept = np.arange(0, 25_000, 125)
+    weight = np.zeros(25_000)
+    weight[kept] = 1.0
+    found = GaussianDropoutClassifier(hidden, random_state=0).fit(X, y, weight)
+    other = GaussianDropoutClassifier(hidden, random_state=0).fit(X[kept], y[kept])
+    assert found.alpha_ == other.alpha_
+    np.testing.assert_array_equal(found.coefs_[0], other.coefs_[0])
+
+
 def test_warm_starts_keep_it_and_streams_ask_as_rows_double(monkeypatch):
     X, y = noisy(200)
     asked = []

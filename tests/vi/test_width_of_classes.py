@@ -106,3 +106,24 @@ def test_streams_learn_it_from_all_rows():
     whole = BayesianLogisticRegression(random_state=0).fit(X, y)
     assert stream._width.value == pytest.approx(whole._width.value, rel=0.1)
     assert loss_of(stream, X_new, y_new) < loss_of(whole, X_new, y_new) + 0.02
+
+
+def test_weights_are_rows_where_some_are_drawn(monkeypatch):
+    monkeypatch.setattr(_width_of_classes, "PRODUCTS_TELL", 2e7)  # 122 rows
+    X, y, *_ = rows_of_classes(300, 91, 11, 2.0, 5)
+
+    def fit(X, y, weight=None, seed=0):
+        model = BayesianLogisticRegression(random_state=seed, max_iter=1, tol=1e3)
+        return model.fit(X, y, sample_weight=weight)._width.value
+
+    for n_kept in (110, 250):
+        weight = (np.arange(300) < n_kept).astype(float)
+        expected = fit(X[:n_kept], y[:n_kept])
+        assert fit(X, y, weight) == pytest.approx(expected, rel=1e-6)
+    widths = {}
+    twice = np.repeat(X, 2, axis=0), np.repeat(y, 2)
+    for name, rows in {"twice": twice, "two": (X, y, np.full(300, 2.0))}.items():
+        own = [fit(*rows, seed=seed) for seed in range(6)]
+        widths[name] = np.exp(np.mean(np.log(own)))
+    assert widths["two"] == pytest.approx(widths["twice"], rel=0.25)
+    assert min(own) < max(own)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._batch import draw
+from skvrem.data._batch import draw, weighted
 from skvrem.data._cut import Cut, batch_of
 from skvrem.data._dask._containers import (
     NAMES,
@@ -251,6 +251,28 @@ class DaskSource:
         """Fetch every `step`-th row, as a batch in memory."""
         return self.fetch(np.arange(0, self.n_units, step))
 
+    @property
+    def has_weights(self):
+        """Whether rows have weights, zero ones maybe."""
+        return self.columns.weight is not None
+
+    def weighted(self, places=None):
+        """Return rows with a weight, or at places of it: see `weighted`."""
+        ends = np.cumsum([0.0, *(one.weight for one in self.facts)])
+        tasks, edges = [], []
+        for i, weight in enumerate(self.columns.weight):
+            if not self.facts[i].n_weighted:
+                continue
+            own = None
+            if places is not None:
+                a, b = np.searchsorted(places, ends[i : i + 2])
+                own = places[a:b] - ends[i]
+            tasks.append(delayed(_weighted)(weight, own))
+            edges.append(self.edges[i])
+        units, weight = zip(*compute(*tasks), strict=True)
+        units = [own + edge for own, edge in zip(units, edges, strict=True)]
+        return np.concatenate(units), np.concatenate(weight)
+
     def fetch(self, rows):
         """Fetch rows of increasing numbers, as a batch in memory."""
         return _batch(*self._gathered(keep(self._taken(rows)), len(rows)))
@@ -305,6 +327,10 @@ def _made(function, facts, *columns):
 
 def _weights(cut, n_rows, weight):
     return cut.weights(n_rows, np.asarray(weight, float))
+
+
+def _weighted(weight, places):
+    return weighted(np.asarray(weight, float), places)
 
 
 def _joined(parts):

@@ -313,6 +313,9 @@ class GaussianDropoutClassifier(
         X, y = checked(self, X, y, reset=reset)
         weight = check_weight(sample_weight, len(X))
         self.classes_, numbers = number_classes(self, y, weight, known)
+        if weight is not None and not weight.all():
+            told = weight > 0.0
+            X, numbers, weight = X[told], numbers[told], weight[told]
         return X, numbers.astype(np.int32), weight
 
     def _open_blocks(self, X, y, sample_weight):
@@ -430,7 +433,7 @@ class GaussianDropoutClassifier(
         draws, parts = np.random.default_rng(0).spawn(2)
 
         def choose():
-            rows, weight, some = drawn_rows(data, numbers, ROWS, draws)
+            rows, weight, some = drawn_rows(data, ROWS, draws, numbers)
             how = (rows, some, weight), full_passes(self, ROUGH), parts
             return strength_of(self._model, self._random, *how)
 

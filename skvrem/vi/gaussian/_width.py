@@ -7,8 +7,10 @@ posterior: see `with_unknown_width`.
 """
 
 import numpy as np
+from scipy import sparse
 
 from skvrem import schedules, solvers
+from skvrem.utils._validation import check_magnitude
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
 
 # Steps of the posterior of a width, at most, and what they leave to gain: in all, or of
@@ -18,6 +20,9 @@ WIDTH_STEPS, WIDTH_TOL, WIDTH_EACH = 30, 0.1, 0.0025
 # Rounds in which the logarithm of a width is found; the last step, the longest, and the
 # first at least; how far it may go.
 WIDTH_ROUNDS, WIDTH_CHANGE, LONGEST, FIRST, MOST_WIDER = 20, 0.05, 1.0, 0.2, 7.0
+
+# What is too large, in an error.
+OF_SCALED = "X, times the scale of the prior,"
 
 
 def few_steps(
@@ -180,3 +185,16 @@ def units_of(mean, deviation):
     rates of the first row of a stream, of numbers of thousands, have no mean.
     """
     return np.where(deviation > 0.0, deviation, np.maximum(np.abs(mean), 1.0))
+
+
+def products_in_units(rows, scale, centre):
+    """Return products (n, n) of rows less a centre, of coefficients divided by S."""
+    few = sparse.issparse(rows)
+    scaled = sparse.csr_array(rows.multiply(scale)) if few else rows * scale
+    check_magnitude(scaled, OF_SCALED)
+    centre = centre * scale if centre.size else np.zeros(scale.size)
+    if few:  # of which all are less a centre, but none is
+        half = scaled @ centre - 0.5 * centre @ centre
+        return (scaled @ scaled.T).toarray() - half - half[:, None]
+    scaled = scaled - centre
+    return scaled @ scaled.T

@@ -47,11 +47,11 @@ from skvrem.vi.gaussian._plan import (
 from skvrem.vi.gaussian._width import with_unknown_width
 from skvrem.vi.glm._input import ColumnUnits, warn_unseen
 from skvrem.vi.glm._posterior import PosteriorAnswers
-from skvrem.vi.glm._span import Span, in_coordinates, products_in_units
+from skvrem.vi.glm._span import Span, in_coordinates
 from skvrem.vi.glm.groups._estimator import OF_GROUPS, ByGroup
 from skvrem.vi.glm.streams._estimator import StreamsWithMemory
 from skvrem.vi.glm.streams._width import Width, width_of_prior
-from skvrem.vi.glm.streams._width_of_classes import Made, width_of_classes
+from skvrem.vi.glm.streams._width_of_classes import width_of_classes
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # A column varies that goes farther from its mean, relative to it.
@@ -440,10 +440,10 @@ class GaussianPosterior(
         if size < min(FEWEST_TELL, data.n_units):
             return Width.of(0.0, 1.0, data.n_units)
         if k >= MANY_CLASSES and size < data.n_units:
-            made = Made(model_of, partial(self._family, self), products_in_units)
-            about = made, data, targets, prior_of, k, rng
+            made_by = partial(self._family, self), model_of
+            about = data, targets, prior_of, k, made_by, rng
             return width_of_classes(*about, self._width)
-        rows, weight, targets = drawn_rows(data, targets, size, rng)
+        rows, weight, targets = drawn_rows(data, size, rng, targets)
         some, of_coordinates = in_coordinates(as_source(rows, weight), base)
 
         def prior_in_span(width):

@@ -21,22 +21,7 @@ from skvrem.vi.gaussian._model_posterior import (
     MeanField,
     with_intercepts,
 )
-
-# What is too large, in an error.
-OF_SCALED = "X, times the scale of the prior,"
-
-
-def products_in_units(rows, scale, centre):
-    """Return products (n, n) of rows less a centre, of coefficients divided by S."""
-    few = sparse.issparse(rows)
-    scaled = sparse.csr_array(rows.multiply(scale)) if few else rows * scale
-    check_magnitude(scaled, OF_SCALED)
-    centre = centre * scale if centre.size else np.zeros(scale.size)
-    if few:  # of which all are less a centre, but none is
-        half = scaled @ centre - 0.5 * centre @ centre
-        return (scaled @ scaled.T).toarray() - half - half[:, None]
-    scaled = scaled - centre
-    return scaled @ scaled.T
+from skvrem.vi.gaussian._width import OF_SCALED, products_in_units
 
 
 def in_own_basis(rows, scale, centre):

@@ -17,9 +17,6 @@ are all that a step to it and the covariance there take, in time of the order
 :math:`C n^3` (Williams & Barber 1998; Rasmussen & Williams 2006, Algorithm 3.3).
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import numpy as np
 from scipy.linalg import cho_solve
 from scipy.special import log_softmax
@@ -35,6 +32,7 @@ from skvrem.vi.gaussian._width import (
     curvature_about,
     few_steps,
     most_likely_width,
+    products_in_units,
 )
 from skvrem.vi.glm.streams._width import Width, features_of, squares
 
@@ -50,31 +48,11 @@ NEWTON_STEPS, LEFT, LEAST = 30, 1e-2, 1e-6
 WIDER, TIMES = 0.25, 8
 
 
-class Made(NamedTuple):
-    """What an estimator makes of some rows.
-
-    Attributes
-    ----------
-    model_of : callable
-        Returns the model of a source, a family and what follows.
-    family_of : callable
-        Returns the family of so many rows and features.
-    products_of : callable
-        Returns products (n, n) of rows less a centre, of coefficients divided by a
-        scale, given these three.
-    """
-
-    model_of: Callable
-    family_of: Callable
-    products_of: Callable
-
-
-def width_of_classes(made, data, targets, prior_of, k, rng, before=None):
+def width_of_classes(data, targets, prior_of, k, made_by, rng, before=None):
     """Return how wide a prior is most likely, by some rows of many classes.
 
     Parameters
     ----------
-    made : Made
     data : source
     targets : ndarray of shape (n_rows,)
         Numbers of classes.
@@ -82,6 +60,9 @@ def width_of_classes(made, data, targets, prior_of, k, rng, before=None):
         Returns the prior over the coefficients of a predictor, of a width.
     k : int
         Classes.
+    made_by : callable, callable
+        The family of so many rows and features, and the model of a source, a family and
+        what follows.
     rng : Generator
     before : Width, default=None
         Of fewer rows, to start from.
@@ -90,11 +71,11 @@ def width_of_classes(made, data, targets, prior_of, k, rng, before=None):
     -------
     Width
     """
-    about = data, targets, prior_of, k, rng
-    log_width, curvature = _by_independent(made, *about, before)
-    size = min(int(np.cbrt(PRODUCTS_TELL / k)), data.n_units)
+    about = data, targets, prior_of, k
+    log_width, curvature = _by_independent(*about, *made_by, rng, before)
+    size = min(int(np.cbrt(PRODUCTS_TELL / k)), data.n_weighted)
     if size >= ROWS_A_CLASS * k:
-        laplace = _laplace_of(made, size, *about)
+        laplace = _laplace_of(*about, size, rng)
         log_width, curvature = wider(laplace.evidence, log_width, curvature)
     return Width.of(log_width, curvature, data.n_units)
 
@@ -125,7 +106,7 @@ def wider(evidence, log_width, curvature):
     return at - WIDER + 0.5 * WIDER * (after - before) / bend, bend / WIDER**2
 
 
-def _by_independent(made, data, targets, prior_of, k, rng, before):
+def _by_independent(data, targets, prior_of, k, family_of, model_of, rng, before):
     """Return a log width and its curvature by independent coefficients.
 
     Features are about their means, or coefficients and intercepts would depend. As the
@@ -134,7 +115,7 @@ def _by_independent(made, data, targets, prior_of, k, rng, before):
     base, d, size = prior_of(1.0), data.n_features, NUMBERS_TELL // k
     if not data.sparse:
         size = min(size, max(MOST_DENSE // d, ROWS_A_CLASS * k))
-    rows, weight, targets = drawn_rows(data, targets, size, rng)
+    rows, weight, targets = drawn_rows(data, size, rng, targets)
     few = not data.sparse or rows.shape[0] * d <= MOST_DENSE
     centred = few and isinstance(base, CentredMeanField)
     if centred:
@@ -147,9 +128,9 @@ def _by_independent(made, data, targets, prior_of, k, rng, before):
         return own.repeated(k)
 
     prior, intercept = prior_about(1.0), base.n_dim > d
-    family = made.family_of(some.n_units, some.n_features)
+    family = family_of(some.n_units, some.n_features)
     given = family, targets, prior, some.total_weight, intercept
-    model = made.model_of(some, *given, "diagonal")
+    model = model_of(some, *given, "diagonal")
     point = model.start(prior.mean.reshape(k, -1).T.copy(), some, rng)
     features = features_of(prior, k, intercept)
 
@@ -166,15 +147,14 @@ def _by_independent(made, data, targets, prior_of, k, rng, before):
     return log_width, curvature_about(slope, log_width, curvature)
 
 
-def _laplace_of(made, size, data, targets, prior_of, k, rng):
+def _laplace_of(data, targets, prior_of, k, size, rng):
     """Return Laplace's approximation for so many rows."""
-    rows, weight, targets = drawn_rows(data, targets, size, rng)
+    rows, weight, targets = drawn_rows(data, size, rng, targets)
     base, d = prior_of(1.0), data.n_features
-    products = made.products_of(rows, base.own.scale[:d], base.centre)
+    products = products_in_units(rows, base.own.scale[:d], base.centre)
     weight = np.ones(len(products)) if weight is None else weight
-    told = weight > 0.0
-    about = products[np.ix_(told, told)], targets[told], weight[told], k
-    return LaplaceOfClasses(*about, float(base.own.variance[d:].sum()))
+    intercept_variance = float(base.own.variance[d:].sum())
+    return LaplaceOfClasses(products, targets, weight, k, intercept_variance)
 
 
 class LaplaceOfClasses:
