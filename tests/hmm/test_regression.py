@@ -1,5 +1,6 @@
 """Emissions that depend on other columns of X."""
 
+import warnings
 from functools import cache
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegr
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer
 
 from skvrem import VRHMM
+from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.hmm import (
     Categorical,
     Covariates,
@@ -23,6 +25,8 @@ from skvrem.hmm import (
     Product,
     Regression,
     StudentT,
+    Weibull,
+    WrappedCauchy,
     add_lags,
 )
 from tests.hmm.oracle import check_gradient, enumerate_paths, recursions
@@ -605,3 +609,57 @@ def test_exposures_of_any_unit_are_fitted_alike(family):
         VRHMM(2, emission=emission, **OPTIONS).fit(X).score(X) for X in (few, many)
     )
     assert found == pytest.approx(expected, abs=1e-6)
+
+
+def crossing(n, n_states, seed, of):
+    """Rows of a value that is another line of two covariates in each state."""
+    rng = np.random.default_rng(seed)
+    states = np.zeros(n, int)
+    for i in range(1, n):
+        stays = rng.random() < 0.9
+        states[i] = states[i - 1] if stays else rng.integers(n_states)
+    Z, lines = rng.normal(size=(n, 2)), rng.normal(size=(n_states, 3))
+    y = lines[states, 0] + (lines[states, 1:] * Z).sum(axis=1)
+    return np.column_stack([of(y + 0.4 * rng.standard_t(6, n)), Z])
+
+
+def angles(y):
+    return np.angle(np.exp(1j * y))
+
+
+#: Families, what depends on covariates, what values are, and the widths of states.
+CONTINUOUS = {
+    "gaussian": ("gaussian", None, np.asarray, lambda fit: fit.sd_),
+    "both": ("gaussian", ["mean", "sd"], np.asarray, None),
+    "gamma": ("gamma", None, np.exp, lambda fit: fit.shape_**-0.5),
+    "vonmises": ("vonmises", None, angles, lambda fit: fit.concentration_**-0.5),
+    "t": (StudentT(), None, np.asarray, lambda fit: fit.scale_),
+    "weibull": (Weibull(), None, np.exp, lambda fit: 1.0 / fit.shape_),
+    "cauchy": (WrappedCauchy(), None, angles, lambda fit: 1.0 - fit.concentration_),
+}
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_states_of_as_many_rows_as_coefficients_lose_to_others(name):
+    family, depends, of, _ = CONTINUOUS[name]
+    emission = Regression(family, [1, 2], depends=depends)
+    for seed in range(3):
+        X = crossing(150, 2, seed, of)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", CollapsedComponentWarning)
+            fitted = VRHMM(2, emission=emission, random_state=0).fit(X)
+        assert np.bincount(fitted.predict(X)).min() > 3
+        assert np.isfinite(fitted.objective_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", [n for n in CONTINUOUS if CONTINUOUS[n][3]])
+def test_what_a_state_of_few_rows_adds_is_bounded_and_said(name):
+    family, _, of, widths = CONTINUOUS[name]
+    X, labels = crossing(150, 1, 0, of), np.zeros(150, int)
+    labels[70:73] = 1
+    hmm = VRHMM(2, emission=Regression(family, [1, 2], alpha=0.0), max_iter=2000)
+    with pytest.warns(CollapsedComponentWarning, match=r"1 \(3 rows"):
+        hmm.fit(X, state_labels=labels)
+    assert np.isfinite(hmm.objective_)
+    assert 1e-8 < widths(hmm.emission_)[1, 0] < 1e-3

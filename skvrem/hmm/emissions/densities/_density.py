@@ -403,11 +403,22 @@ class DensityEmission(Emission):
         step /= 1.0 + 2.0 * np.sqrt(np.maximum(promised, 0.0))
         longest = np.abs(step).max(axis=1, keepdims=True)
         step *= LONGEST / np.maximum(longest, LONGEST)
-        moved = self._values(u.swapaxes(1, 2) + step)
-        for name, part in self._named(moved):
-            if name in self._ends:
-                np.clip(part, *self._ends[name], out=part)
-        return np.where(varies, moved, before)
+        u = u.swapaxes(1, 2) + step
+        for slot, (low, high) in zip(self._slots(), self._limits(), strict=True):
+            np.clip(u[:, slot.start], low, high, out=u[:, slot.start])
+        return np.where(varies, self._values(u), before)
+
+    def _limits(self):
+        """Return the ends of every parameter, coordinates.
+
+        Of what depends on regressors they are for where all of these are zero.
+        """
+        each = zip(self.parameter_scales, self._scales(), strict=True)
+        limits = np.full((len(self._zero), 2, self.n_columns_), [[-np.inf], [np.inf]])
+        for k, (name, scale) in enumerate(each):
+            for i, end in enumerate(self._ends.get(name, ())):
+                limits[k, i] = SCALES[scale].to(np.asarray(end, float))
+        return (limits - self._zero[:, None]) / self._unit[:, None]
 
     def _newton(self, gradient, C, weight, varies):
         """Return steps of the coordinates, (n_states, n_coordinates, n_columns)."""

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from skvrem.hmm.emissions._base import of_width_one
 from skvrem.hmm.emissions._coordinates import LOG_2PI
 from skvrem.hmm.emissions.densities._density import DensityEmission
 
@@ -93,15 +92,6 @@ class LeastSquares(DensityEmission):
         if not self.exact:
             return super().spread(parameters)
         return np.ones((len(parameters), self.n_features()))
-
-    def widths(self, parameters, features, names):
-        """Yield variances about Gaussian means, of the data and of the states."""
-        if self.exact and self.varies()[:, -self.n_columns_ :].all():
-            # A column for every coefficient: means pass through as many rows.
-            sd = np.repeat(self._noise(parameters)[1], 1 + len(self._middle), axis=1)
-            names = np.repeat([names[j] for j in self._own], 1 + len(self._middle))
-            weight = self.row_weight(features)
-            yield of_width_one(sd, np.sqrt(LEAST), names, weight)
 
     def _quadratic(self, parameters, features):
         if not self.exact:

@@ -490,6 +490,23 @@ class Regression(LeastSquares):
         """Return which parameters are free."""
         return np.isnan(self._packed_given())
 
+    def _limits(self):
+        zero, unit = self.family_._zero, self.family_._unit
+        limits = zero[:, None] + unit[:, None] * self.family_._limits()
+        return (limits - self._zero[:, None]) / self._unit[:, None]
+
+    def widths(self, parameters, features, names):
+        """Yield widths of the states as the family does, at means of the covariates.
+
+        A column for every coefficient: means pass through as many rows.
+        """
+        p, names = 1 + len(self._middle), [names[j] for j in self._own]
+        at = np.hstack([value[0] for value in self._at(parameters, None)])
+        for found in self.family_.widths(at, features, np.repeat(names, p)):
+            least, variances, mean, names, kind, parts, weight = found
+            columns = (np.repeat(part, p) for part in (least, variances, mean))
+            yield *columns, names, kind, np.repeat(parts, p, axis=1), weight
+
     def given_start(self, parameters):
         """Put what the user gave in the place of starting values."""
         for end in ("_init", ""):

@@ -3,9 +3,11 @@
 import numpy as np
 from scipy.special import gammainc, gammaln, i0e, i1e, ndtr, pdtr
 
+from skvrem.hmm.emissions._base import of_width_one
 from skvrem.hmm.emissions._coordinates import LOG_2PI
-from skvrem.hmm.emissions._facts import extremes, whole
+from skvrem.hmm.emissions._facts import extremes, filled_moments, whole
 from skvrem.hmm.emissions.densities._density import DensityEmission
+from skvrem.hmm.emissions.densities._least_squares import LEAST
 from skvrem.hmm.emissions.densities._model import gamma
 
 # What probabilities of 0 and of 1 are by rounding.
@@ -16,6 +18,15 @@ class Normal(DensityEmission):
     """Real numbers."""
 
     parameter_scales = {"mean": "location", "sd": "positive"}
+
+    def prepare(self, X):
+        super().prepare(X)
+        self._ends = {"sd": (np.sqrt(LEAST) * self._unit[0], np.inf)}
+
+    def widths(self, parameters, features, names):
+        if self._split(self.varies())[1].all():
+            sd, weight = self._split(parameters)[1], self.row_weight(features)
+            yield of_width_one(sd / self._unit[0], np.sqrt(LEAST), names, weight)
 
     def log_density(self, x, mean, sd):
         z = (x - mean) / sd
@@ -97,6 +108,18 @@ class Positive(DensityEmission):
     parameter_scales = {"mean": "positive", "shape": "positive"}
     support = "positive"
 
+    def prepare(self, X):
+        super().prepare(X)
+        _, width = filled_moments(X, logs=True)
+        self._width_log = np.where(width > 0.0, width, 1.0)
+        self._ends = {"shape": (0.0, 1.0 / (LEAST * np.square(self._width_log)))}
+
+    def widths(self, parameters, features, names):
+        if self._split(self.varies())[1].all():
+            width = 1.0 / np.sqrt(self._split(parameters)[1]) / self._width_log
+            weight = self.row_weight(features)
+            yield of_width_one(width, np.sqrt(LEAST), names, weight)
+
     def log_density(self, x, mean, shape):
         return gamma.value(x, mean, shape)
 
@@ -121,6 +144,16 @@ class Angle(DensityEmission):
 
     parameter_scales = {"mean": "angle", "concentration": "positive"}
     support = "angle"
+
+    def prepare(self, X):
+        super().prepare(X)
+        self._ends = {"concentration": (0.0, 1.0 / LEAST)}
+
+    def widths(self, parameters, features, names):
+        if self._split(self.varies())[1].all():
+            width = 1.0 / np.sqrt(np.maximum(self._split(parameters)[1], 1.0))
+            weight = self.row_weight(features)
+            yield of_width_one(width, np.sqrt(LEAST), names, weight)
 
     def log_density(self, x, mean, concentration):
         constant = LOG_2PI + np.log(i0e(concentration))
