@@ -1,6 +1,7 @@
 """The scikit-learn shell of the factorial mixture."""
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -28,6 +29,7 @@ from skvrem.factorial._model_bound import Parameters
 from skvrem.factorial._moves import FactorMoves
 from skvrem.factorial._start import (
     LEAST_NOISE,
+    NOISE_SHARE,
     fit_of_sample,
     kinds_of_starts,
     learned_temperature,
@@ -429,6 +431,14 @@ class FactorialMixture(
             keep_sums=keep_sums,
         )
 
+    def _quietly(self, how, point, data, rng):
+        """Return where a point leads while its noise is what it is, and the passes."""
+        model = self._model(*how)
+        model = replace(model, learn=(False, *model.learn[1:]))
+        run = solvers.Run(model, solvers.Batch(), data, point, tol=self.tol, rng=rng)
+        end = run.advance(self.max_iter).result()
+        return end.point, end.history[-1].passes
+
     def _temperature(self, highest, total_weight):
         """Return the temperature of an epoch, as a function of its number."""
         if highest == 1.0:
@@ -490,6 +500,8 @@ class FactorialMixture(
             else:
                 begun = starting_parameters(self, found, data, rng, kind)
                 point = model.start(begun, data)
+                if kind.noise < NOISE_SHARE:
+                    point, passes = self._quietly(how, point, data, rng)
             first = kind.temperature
             if first == "auto":
                 at = point.parameters

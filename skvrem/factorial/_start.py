@@ -16,6 +16,8 @@ from skvrem.utils._validation import among, check_given
 
 # What is to be learned starts from: activations, and the noise's part of the variance.
 ACTIVATION, NOISE_SHARE = 0.3, 0.3
+# Parts that some starts begin with, and keep to their end.
+NOISES = 0.03, 0.1, 0.01
 # The smallest noise that is learned, as a part of the variance.
 LEAST_NOISE = 1e-6
 # Deviations that components start apart, in those of the rows.
@@ -80,11 +82,15 @@ class KindOfStart(NamedTuple):
     intercept : bool
         Whether one component begins at the mean, active in all rows, and the others
         beside zero.
+    noise : float, default=NOISE_SHARE
+        That it begins with, where it is learned, as a part of the variance. Below
+        NOISE_SHARE it stays so until the start has ended, and is learned from there on.
     """
 
     temperature: Any
     directions: str | None
     intercept: bool = False
+    noise: float = NOISE_SHARE
 
 
 def moments(data):
@@ -191,7 +197,11 @@ def kinds_of_starts(estimator, data, moments, warm):
     else:
         n_pairs = min(n_affordable(estimator, data, moments), MOST_PAIRS)
         starts = n_pairs * twins((1.0, first), (highest, other))
-        starts += n_more_starts(estimator, data, moments) * twins((1.0, first))
+        more = n_more_starts(estimator, data, moments) * twins((1.0, first))
+        if among(estimator.noise_variance, ["learn"]):
+            quiet = zip(more[1::2], cycle(NOISES), strict=False)
+            more[1::2] = [kind._replace(noise=noise) for kind, noise in quiet]
+        starts += more
         if rows_of_a_sample(estimator, data, moments):
             starts.append(KindOfStart(1.0, "sample"))
     return starts + (twins((1.0, "clusters")) if wide else [])
@@ -292,7 +302,7 @@ def starting_parameters(estimator, moments, data, rng, kind):
     activation = ACTIVATION if among(activation, ["learn"]) else activation
     activation = np.broadcast_to(np.asarray(activation, float), k).copy()
     noise, spread = estimator.noise_variance, estimator.component_variance
-    noise = NOISE_SHARE * moments.variance if noise == "learn" else float(noise)
+    noise = kind.noise * moments.variance if noise == "learn" else float(noise)
     if spread == "learn":
         square = moments.variance + np.square(moments.mean).mean()
         spread = square / activation.sum()
