@@ -261,3 +261,18 @@ def test_moments_of_sparse_rows_are_those_of_dense_ones(rng):
         assert one.deviation[2] == other.deviation[2] == 0.0
         np.testing.assert_allclose(one.mean, other.mean, 1e-12)
         np.testing.assert_allclose(one.deviation, other.deviation, 1e-12)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_a_width_that_widens_far_at_once_is_found(seed):
+    rng = np.random.default_rng(seed)
+    X, W = rng.normal(size=(120, 20)), rng.normal(size=(20, 5))
+    y = np.argmax(X @ W + rng.gumbel(size=(120, 5)), axis=1)
+    stream, weight = BayesianLogisticRegression(random_state=0), np.full(40, 20.0)
+    for i in range(0, 120, 40):
+        batch = X[i : i + 40], y[i : i + 40]
+        stream.partial_fit(*batch, classes=range(5), sample_weight=weight)
+    whole = BayesianLogisticRegression(random_state=0)
+    whole.fit(X, y, np.full(120, 20.0))
+    ratio = stream.prior_scale_ / whole.prior_scale_
+    assert 0.4 < ratio.min() and ratio.max() < 2.5

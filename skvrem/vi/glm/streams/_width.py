@@ -143,7 +143,11 @@ def point_under(prior, log_width, known):
             return Point(Full(mean, factor @ factor.T, inverse_of((factor, True))))
     mean, precision = as_vector(last.q.mean), last.q.precision
     change = prior.precision_diagonal - last.prior.precision_diagonal
-    covariance = inverse_of(cholesky(precision + np.diag(change)))
+    try:
+        covariance = inverse_of(cholesky(precision + np.diag(change)))
+    except np.linalg.LinAlgError:
+        # By nodes of quadrature rows may tell less than nothing along a direction.
+        return Point(last.q)
     mean = mean - covariance @ (change * mean)
     mean = mean.reshape(last.q.mean.shape[::-1]).T
     return Point(Full(mean, covariance, precision + np.diag(change)))
