@@ -34,7 +34,7 @@ from skvrem.factorial._start import (
     kinds_of_starts,
     learned_temperature,
     moments,
-    n_more_starts,
+    moves_lead_on,
     resume,
     rows_of_a_sample,
     starting_parameters,
@@ -155,17 +155,20 @@ class FactorialMixture(
         `temperature` is "auto", the first of them not tempered, so that no fit ends
         below that of ``tempering=None``; four or six where X has up to 2 or 1.3 million
         numbers times components; else one. Below 1 million, where `solver` is "auto"
-        too, up to twelve untempered ones follow, and moves lead on from ends that are
-        among the best three when they are reached: optima differ by more there than
-        they cost in seconds (see Notes). Of larger X one start follows that begins
-        where such a fit of at most 2,000 of the rows has ended, unless these would be
-        fewer than five for each feature or component. With more features than rows,
-        where neither `temperature` nor `components_init` is given, two only, and one
-        more that begins near clusters of rows, not tempered. An integer makes starts of
-        each kind in turn, of the tempered ones first. Where the squared mean is more
-        than half of the variance and no `components_init` is given, each of these has a
-        twin in which one component begins as the mean, active in all rows; sizes count
-        twice then, and six follow, or none beyond a thousand times the variance.
+        too, up to 24 untempered ones follow, every other one of which keeps a noise of
+        3, 10 or 1 % of the variance until it has ended (up to `max_iter` epochs more)
+        and learns it from there on, and moves lead on from ends that are among the best
+        three when they are reached: optima differ by more there than they cost in
+        seconds (see Notes). Of larger X one start follows that begins where such a fit
+        of at most 2,000 of the rows has ended, unless these would be fewer than five
+        for each feature or component. With more features than rows, where neither
+        `temperature` nor `components_init` is given, two only, and one more that begins
+        near clusters of rows, not tempered. An integer makes starts of each kind in
+        turn, of the tempered ones first, with moves where "auto" has them, if it is
+        more than one. Where the squared mean is more than half of the variance and no
+        `components_init` is given, each of these has a twin in which one component
+        begins as the mean, active in all rows; sizes count twice then, and twelve
+        follow, or none beyond a thousand times the variance.
     components_init : array-like of shape (n_components, n_features), default=None
         Components to start from, in place of random ones. These are near each other,
         apart in random directions; with more features than rows, which random
@@ -473,15 +476,20 @@ class FactorialMixture(
         total, variance = data.total_weight, found.variance
         kinds = kinds_of_starts(self, data, found, warm)
         left = iter(kinds)
-        moving = not warm and n_more_starts(self, data, found) > 0
+        moving = not warm and moves_lead_on(self, data, found)
+        quiet = among(self.noise_variance, ["learn"])
         # Other solvers would begin once more, with steps that can lead away.
         climbs = solver == "batch"
         ends: list = []
         stale: list = []
-        seen = data.n_units + (self.n_samples_seen_ if warm else 0)
+        known = (self.n_samples_seen_, self._seen_weight()) if warm else (0, 0.0)
+        seen = {
+            "n_samples_seen_": known[0] + data.n_units,
+            "_weight_seen": known[1] + total,
+        }
 
         def describe(point, objective):
-            return {"n_samples_seen_": seen, **self._attributes(point, dtype)}
+            return {**seen, **self._attributes(point, dtype)}
 
         how = total, dtype, variance, self.inner_iter, keep_sums
         make = partial(self._model, *how)
@@ -500,7 +508,7 @@ class FactorialMixture(
             else:
                 begun = starting_parameters(self, found, data, rng, kind)
                 point = model.start(begun, data)
-                if kind.noise < NOISE_SHARE:
+                if quiet and kind.noise < NOISE_SHARE:
                     point, passes = self._quietly(how, point, data, rng)
             first = kind.temperature
             if first == "auto":
@@ -549,10 +557,10 @@ class FactorialMixture(
                 "take fewer components."
             )
         elif nothing.any():
+            more = "" if self.n_init == "auto" else "leave n_init='auto', or "
             what = (
                 f"Some components of FactorialMixture are nothing: {which}. No start "
-                "found a use for them: make more starts (n_init), or take fewer "
-                "components."
+                f"found a use for them: {more}take fewer components."
             )
         else:
             return
@@ -624,7 +632,7 @@ class FactorialMixture(
             begun = begin_stream(self, batch, n_parameters, seen, rng)
             known, data = begun.estimator, begun.data
             how = {"share": begun.share, "decay": begun.decay}
-            total = seen + batch.total_weight
+            total = batch.total_weight + (0.0 if first else self._seen_weight())
             variance = known.noise_variance_
             model = self._model(total, dtype, variance, self.max_inner_iter)
             point = resume(known, model, None, data.n_features)
@@ -634,6 +642,7 @@ class FactorialMixture(
             found = self._attributes(moved, dtype) | {
                 "objective_": model.objective(point, step.mean),
                 "n_samples_seen_": seen,
+                "_weight_seen": total,
             }
             step.record(self, found, batch.n_units)
 
@@ -643,6 +652,11 @@ class FactorialMixture(
 
             begun.end(self, step, seen, rng, attributes)
         return self
+
+    def _seen_weight(self):
+        """Return the weight of all rows that were seen."""
+        # Of fits that another version has kept, as if each weighed one.
+        return vars(self).get("_weight_seen", float(self.n_samples_seen_))
 
     def _parameters(self):
         check_is_fitted(self)

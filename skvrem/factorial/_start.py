@@ -16,8 +16,9 @@ from skvrem.utils._validation import among, check_given
 
 # What is to be learned starts from: activations, and the noise's part of the variance.
 ACTIVATION, NOISE_SHARE = 0.3, 0.3
-# Parts that some starts begin with, and keep to their end.
-NOISES = 0.03, 0.1, 0.01
+# The latter of untempered starts, in turn. Where noise is as wide as clusters are apart
+# these are one, and what is between them is noise for good: less stays until they part.
+NOISES = NOISE_SHARE, 0.03, NOISE_SHARE, 0.1, NOISE_SHARE, 0.01
 # The smallest noise that is learned, as a part of the variance.
 LEAST_NOISE = 1e-6
 # Deviations that components start apart, in those of the rows.
@@ -43,8 +44,8 @@ SAMPLE, SAMPLE_SIZE = 1000, 1 << 20
 FEWEST_ROWS = 5
 # Numbers of X times components that pairs of starts look at altogether, one pair at
 # least and three at most, with as many untempered starts more as pairs would follow, up
-# to twelve: optima differ by tenths of nats a row.
-WORTH, MOST_PAIRS, MOST_MORE = 4_000_000, 3, 12
+# to 24: optima differ by tenths of nats a row.
+WORTH, MOST_PAIRS, MOST_MORE = 4_000_000, 3, 24
 # Of larger X, numbers of rows times components that are fitted with more starts and
 # moves to begin from, the fewest rows for each feature or component of these, and the
 # most of all.
@@ -189,7 +190,13 @@ def kinds_of_starts(estimator, data, moments, warm):
             found = [kind for pair in zip(found, cold, strict=True) for kind in pair]
         # Of few starts the likelier come first.
         order = begins[::-1] if moments.distance > FARTHER else begins
-        return list(islice(cycle(twins(*found, begins=order)), estimator.n_init))
+        noises = NOISES if highest == "auto" and not wide else (NOISE_SHARE,)
+        kinds = [
+            kind._replace(noise=noise) if kind.temperature == 1.0 else kind
+            for noise in noises
+            for kind in twins(*found, begins=order)
+        ]
+        return list(islice(cycle(kinds), estimator.n_init))
     if temperature != "auto":
         return twins((highest, first))
     if plain:
@@ -197,11 +204,10 @@ def kinds_of_starts(estimator, data, moments, warm):
     else:
         n_pairs = min(n_affordable(estimator, data, moments), MOST_PAIRS)
         starts = n_pairs * twins((1.0, first), (highest, other))
-        more = n_more_starts(estimator, data, moments) * twins((1.0, first))
-        if among(estimator.noise_variance, ["learn"]):
-            quiet = zip(more[1::2], cycle(NOISES), strict=False)
-            more[1::2] = [kind._replace(noise=noise) for kind, noise in quiet]
-        starts += more
+        more = islice(cycle(NOISES), n_more_starts(estimator, data, moments))
+        starts += [
+            kind._replace(noise=noise) for noise in more for kind in twins((1.0, first))
+        ]
         if rows_of_a_sample(estimator, data, moments):
             starts.append(KindOfStart(1.0, "sample"))
     return starts + (twins((1.0, "clusters")) if wide else [])
@@ -223,15 +229,20 @@ def n_affordable(estimator, data, moments):
 
 
 def n_more_starts(estimator, data, moments):
-    """Return how many untempered starts, or twins, "auto" makes beside the pairs.
-
-    Where there are any, moves lead on from the best ends as well.
-    """
-    if not _searches(estimator, moments):
+    """Return how many untempered starts, or twins, "auto" makes beside the pairs."""
+    if estimator.n_init != "auto" or not _searches(estimator, moments):
         return 0
     begins = _begins(estimator, moments)
     spare = n_affordable(estimator, data, moments) - MOST_PAIRS
     return max(0, min(spare, MOST_MORE // len(begins)))
+
+
+def moves_lead_on(estimator, data, moments):
+    """Whether moves lead on from the best ends of several starts."""
+    if estimator.n_init == "auto":
+        return n_more_starts(estimator, data, moments) > 0
+    small = n_affordable(estimator, data, moments) > MOST_PAIRS
+    return estimator.n_init > 1 and small and _searches(estimator, moments)
 
 
 def rows_of_a_sample(estimator, data, moments):
@@ -243,17 +254,19 @@ def rows_of_a_sample(estimator, data, moments):
     n_rows = min(SAMPLE_WORTH // (k * d), MOST_SAMPLED)
     enough = FEWEST_SAMPLED * max(k, d) <= n_rows < data.n_units
     given = estimator.components_init is not None
-    if given or not enough or not _searches(estimator, moments):
+    if estimator.n_init != "auto" or given or not enough:
+        return 0
+    if not _searches(estimator, moments):
         return 0
     small = n_affordable(estimator, data, moments) > MOST_PAIRS
     return 0 if small else n_rows
 
 
 def _searches(estimator, moments):
-    """Whether "auto" may look farther than pairs of starts do."""
-    chosen = (estimator.n_init, estimator.temperature, estimator.solver)
+    """Whether a fit may look farther than pairs of starts do."""
+    chosen = estimator.temperature, estimator.solver
     near = moments.distance < FARTHEST
-    return chosen == ("auto",) * 3 and estimator.tempering is not None and near
+    return chosen == ("auto", "auto") and estimator.tempering is not None and near
 
 
 def fit_of_sample(estimator, data, n_rows, rng):

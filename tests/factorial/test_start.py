@@ -49,15 +49,18 @@ def kinds(X, weight=None, warm=False, **given):
     return kinds_of_starts(estimator, data, moments(data), warm=warm)
 
 
+def without_noise(found):
+    return [kind[:3] for kind in found]
+
+
 def test_starts_of_an_integer_are_of_each_kind_in_turn():
     X = wide(0, 60, 60)
-    assert kinds(X, n_init=3) == [
-        ("auto", "isotropic", False),
-        (1.0, "isotropic", False),
-        ("auto", "isotropic", False),
-    ]
+    tempered, plain = ("auto", "isotropic", False), (1.0, "isotropic", False)
+    found = kinds(X, n_init=5)
+    assert without_noise(found) == [tempered, plain, tempered, plain, tempered]
+    assert [kind.noise for kind in found] == [0.3, 0.3, 0.3, 0.03, 0.3]
     few = kinds(X[:20] - X[:20].mean(axis=0), n_init=5)
-    assert few == [
+    assert without_noise(few) == [
         ("auto", "rows", False),
         (1.0, "clusters", False),
         ("auto", "isotropic", False),
@@ -67,7 +70,9 @@ def test_starts_of_an_integer_are_of_each_kind_in_turn():
     # A temperature that is given is that of all.
     for given in ({"temperature": 5.0}, {"tempering": None}):
         first = {given.get("temperature", 1.0)}
-        assert {kind.temperature for kind in kinds(X, n_init=4, **given)} == first
+        found = kinds(X, n_init=4, **given)
+        assert {kind.temperature for kind in found} == first
+        assert {kind.noise for kind in found} == {0.3}
 
 
 @pytest.mark.parametrize(
@@ -95,9 +100,8 @@ def test_starts_far_from_zero_have_twins_with_an_intercept(
     twice = np.vstack([X, np.full((1, 20), 1e3)])
     weight = np.append(np.ones(200), 0.0)
     assert kinds(twice, weight, **given) == found
-    assert kinds(X, warm=True, **given) == [
-        (given.get("temperature", 1.0), None, False)
-    ]
+    (only,) = without_noise(kinds(X, warm=True, **given))
+    assert only == (given.get("temperature", 1.0), None, False)
 
 
 def test_twins_take_the_place_of_further_starts(monkeypatch):
@@ -106,7 +110,7 @@ def test_twins_take_the_place_of_further_starts(monkeypatch):
     assert len(kinds(X)) == 7
     assert len(kinds(X + 5.0)) == 8
     monkeypatch.setattr(_start, "WORTH", 99 * X.size)
-    assert len(kinds(X + 5.0)) == len(kinds(X + 1.0)) == 24
+    assert len(kinds(X + 5.0)) == len(kinds(X + 1.0)) == 36
     assert len(kinds(X + 1e3)) == 12  # where the bound prefers fewer components
 
 
@@ -140,7 +144,7 @@ def test_more_features_than_rows_have_one_start_more(given, n_starts):
 
 @pytest.mark.parametrize(
     ("share", "n_starts", "n_more"),
-    [(1.0, 2, 0), (2.1, 4, 0), (3.9, 6, 0), (5.1, 6, 2), (99.0, 6, 12)],
+    [(1.0, 2, 0), (2.1, 4, 0), (3.9, 6, 0), (5.1, 6, 2), (99.0, 6, 24)],
 )
 def test_small_data_have_more_starts(share, n_starts, n_more, monkeypatch):
     """In turns without and with tempering, which is no start's where none is asked."""
@@ -150,8 +154,14 @@ def test_small_data_have_more_starts(share, n_starts, n_more, monkeypatch):
     assert len(fit.init_scores_) == n_starts + n_more
     assert fit.objective_ == fit.init_scores_.max()
     pair = [(1.0, "isotropic", False), ("auto", "isotropic", False)]
-    assert kinds(X) == n_starts // 2 * pair + n_more * pair[:1]
-    assert kinds(X, tempering=None) == pair[:1]
+    assert without_noise(kinds(X)) == n_starts // 2 * pair + n_more * pair[:1]
+    assert without_noise(kinds(X, tempering=None)) == pair[:1]
+    # Every other one of those that follow begins with less noise.
+    noises = [kind.noise for kind in kinds(X)]
+    assert noises[: n_starts + 1 : 2] == [0.3] * len(noises[: n_starts + 1 : 2])
+    assert noises[n_starts + 1 :: 2] == [0.03, 0.1, 0.01] * (n_more // 6) + (
+        [0.03] if n_more == 2 else []
+    )
 
 
 def test_plain_inference_is_among_the_starts():
@@ -346,3 +356,24 @@ def test_starts_are_the_same_of_dask():
     there = FactorialMixture(3, random_state=0).fit(rows, sample_weight=weights)
     np.testing.assert_allclose(there.init_scores_, fit.init_scores_, rtol=1e-9)
     np.testing.assert_allclose(there.components_, fit.components_, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Some components of FactorialMixture are nothing")
+@pytest.mark.parametrize("given", [{}, {"n_init": 16}])
+def test_clusters_near_each_other_are_told_apart(given):
+    """Where noise is as wide as they are apart, starts end where they are one."""
+    rng = np.random.default_rng(1)
+    parts = rng.normal(size=(4, 2))
+    codes = rng.uniform(size=(1000, 4)) < 0.4
+    X = codes @ parts + 0.1 * rng.normal(size=(1000, 2))
+    plain = FactorialMixture(4, n_init=2, random_state=0).fit(X)
+    assert plain.noise_variance_ > 0.15
+    fit = FactorialMixture(4, random_state=0, **given).fit(X)
+    assert fit.objective_ > plain.objective_ + 1.0
+    assert fit.noise_variance_ == pytest.approx(0.01, rel=0.3)
+
+
+def test_noise_that_is_given_stays():
+    X = wide(0, 200, 5)
+    fit = FactorialMixture(3, noise_variance=0.5, random_state=0).fit(X)
+    assert fit.noise_variance_ == 0.5
