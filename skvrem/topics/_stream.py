@@ -13,10 +13,13 @@ from skvrem.text import match_topics
 MOST, MOST_NONZEROS, ENOUGH = 10_000, 2_000_000, 1000
 # It fits them by so many epochs at most from random topics, as those of few kinds of
 # documents may never come to others: when they have become so many times as many, and
-# all fits until then are worth no more than so many passes over them. So each of the
+# all fits until then are worth no more than so many of all of them. So each of the
 # first batches is fitted, which may bring kinds that none before has shown; later, a
 # third more documents.
-EPOCHS, GROWTH, PASSES = 15, 1.05, 60
+EPOCHS, GROWTH, FITS = 15, 1.05, 4
+# Nonzeros times topics up to which a fit goes on to its end: of few documents EM needs
+# many epochs, of tenths of a second altogether.
+SMALL = 200_000
 # Later steps are of so many tokens, or of all seen before, where those are fewer.
 STEP_TOKENS = 1e5
 
@@ -33,7 +36,7 @@ class FirstDocuments(NamedTuple):
     n_fitted : int
         Documents when they were last fitted.
     n_visits : float
-        Epochs times documents of all fits.
+        Documents of all fits.
     """
 
     counts: np.ndarray
@@ -65,7 +68,8 @@ class FirstDocuments(NamedTuple):
         """
         begun = hasattr(estimator, "components_")
         how = {"n_init": 1, "verbose": 0, "warm_start": False}
-        how["max_iter"] = min(EPOCHS, estimator.max_iter)
+        if len(self.counts) * estimator.n_components > SMALL:
+            how["max_iter"] = min(EPOCHS, estimator.max_iter)
         arrays = [
             name for name in estimator._priors if np.ndim(getattr(estimator, name))
         ]
@@ -109,9 +113,9 @@ def begin(estimator, data):
     n_documents = int(np.count_nonzero(kept.weight))
     most = MOST if estimator.step_size == "auto" else ENOUGH
     enough = n_documents >= most or len(kept.counts) >= MOST_NONZEROS
-    n_visits = kept.n_visits + EPOCHS * n_documents
+    n_visits = kept.n_visits + n_documents
     more = n_documents >= GROWTH * kept.n_fitted
-    if enough or (more and n_visits <= PASSES * n_documents):
+    if enough or (more and n_visits <= FITS * n_documents):
         estimator = kept.fitted_as(estimator)
         kept = kept._replace(n_fitted=n_documents, n_visits=n_visits)
     return estimator, None if enough else kept

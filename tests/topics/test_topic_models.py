@@ -145,6 +145,22 @@ def test_a_stream_comes_near_a_fit_in_batches_of_any_size(kind, size):
 
 
 @KINDS
+def test_few_documents_of_a_stream_are_fitted_to_the_end(kind):
+    """EM needs many epochs of few."""
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(300, 0.08), 8)
+    shares = rng.dirichlet(np.full(8, 0.3), 700)
+    counts = np.array([rng.multinomial(50, p) for p in shares @ topics])
+    for n in (80, 200):
+        stream, whole = kind(8, random_state=0), kind(8, random_state=0)
+        for i in range(0, n, 40):
+            stream.partial_fit(counts[i : min(i + 40, n)])
+        found = document_completion(stream, counts[200:])
+        expected = document_completion(whole.fit(counts[:n]), counts[200:])
+        assert found > expected - 0.02
+
+
+@KINDS
 def test_a_stream_finds_the_theme_of_its_last_batch(kind):
     X, unseen = planted(1200, length=30)[0], planted(1000, seed=1)[0]
     whole = kind(K, random_state=0).fit(X)
