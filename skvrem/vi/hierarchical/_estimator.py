@@ -148,7 +148,7 @@ class HierarchicalSoftmaxClassifier(
     ----------
     classes_ : ndarray of shape (n_classes,)
     groups_ : ndarray of shape (n_groups,)
-        Ids, sorted.
+        Ids, sorted, of groups with rows that weigh something: others are unseen ones.
     group_coef_, group_coef_std_ : ndarray of shape (n_groups, n_classes, n_features)
         Posterior means and standard deviations, for the features as they are.
     group_intercept_, group_intercept_std_ : ndarray of shape (n_groups, n_classes)
@@ -165,7 +165,7 @@ class HierarchicalSoftmaxClassifier(
     population_intercept_log_scale_std_ : ndarray of shape (n_classes,)
         Of a learned `prior_scale` these two are at the features' means.
     n_group_samples_ : ndarray of shape (n_groups,)
-        Rows of each group.
+        Rows of each group that weigh something.
     posterior_ : GroupPosterior
         All parameters of the posterior, with ``sample(n_samples, rng)``; those of
         standardised features where `prior_scale` is learned.
@@ -307,7 +307,7 @@ class HierarchicalSoftmaxClassifier(
         groups : array-like of shape (n_samples,), default=None
             Ids of their groups, in any order; where the constructor names no column.
         sample_weight : array-like of shape (n_samples,), default=None
-            Rows count so many times.
+            Rows count so many times: those of weight zero are as if left out.
 
         Returns
         -------
@@ -386,7 +386,7 @@ class HierarchicalSoftmaxClassifier(
         groups : array-like of shape (n_samples,), default=None
             As in `fit`.
         sample_weight : array-like of shape (n_samples,), default=None
-            Rows count so many times.
+            Rows count so many times: those of weight zero are as if left out.
 
         Returns
         -------
