@@ -486,7 +486,7 @@ def test_quadrature_is_refined_until_it_errs_little(monkeypatch):
             y[order].astype(np.int32),
             group[order],
             60,
-            model._prior(2, 10.0),
+            model._last_prior(),
             data.total_weight,
         )
         return evaluate(finest, data, Point(model.posterior_))[0]
