@@ -294,6 +294,76 @@ def test_order_of_rows_and_threads_do_not_matter(posterior):
     np.testing.assert_allclose(doubled.group_coef_, twice.group_coef_, atol=5e-3)
 
 
+def weightless_rows():
+    """Rows, some without weight: a far one, and all of the groups 3 and 11."""
+    X, y, group, _ = rows(400, 12)
+    weight = np.where(np.isin(group, (3, 11)), 0.0, 1.0)
+    weight[::7] *= 2.0
+    far = np.flatnonzero(group == 5)[0]
+    X[far], weight[far] = 1e6, 0.0
+    return X, y, group, weight
+
+
+def assert_as_if_removed(weighted, removed, X):
+    assert weighted.posterior_kind_ == removed.posterior_kind_
+    assert weighted.groups_.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
+    np.testing.assert_array_equal(weighted.n_group_samples_, removed.n_group_samples_)
+    for name in ("population_mean_", "population_scale_", "population_log_scale_std_"):
+        np.testing.assert_allclose(getattr(weighted, name), getattr(removed, name))
+    assert weighted.objective_ == pytest.approx(removed.objective_)
+    for group in (5, 3):  # of the latter nothing is known but the population
+        p = weighted.predict_proba(X, np.full(len(X), group))
+        np.testing.assert_allclose(p, removed.predict_proba(X, np.full(len(X), group)))
+    np.testing.assert_allclose(p, weighted.predict_proba(X))
+
+
+@pytest.mark.parametrize("posterior", ["auto", *POSTERIORS])
+def test_rows_of_weight_zero_are_as_if_removed(posterior):
+    X, y, group, weight = weightless_rows()
+    kept = weight > 0.0
+    removed = HierarchicalSoftmaxClassifier(posterior=posterior)
+    weighted = clone(removed).fit(X, y, group, sample_weight=weight)
+    removed.fit(X[kept], y[kept], group[kept], sample_weight=weight[kept])
+    assert_as_if_removed(weighted, removed, X[1:50])
+    da = pytest.importorskip("dask.array")
+    of_dask = [
+        da.from_array(part, chunks=((40,) * 10, -1)[: part.ndim]) for part in (X, y)
+    ]
+    remote = clone(removed).fit(*of_dask, group, sample_weight=weight)
+    assert_as_if_removed(remote, removed, X[1:50])
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_rows_of_weight_zero_are_as_if_removed_from_a_stream(posterior):
+    X, y, group, weight = weightless_rows()
+    removed = HierarchicalSoftmaxClassifier(posterior=posterior)
+    weighted = clone(removed)
+    for batch in np.array_split(np.arange(400), 4):
+        given = batch[weight[batch] > 0.0]
+        for model, some in ((weighted, batch), (removed, given)):
+            weights = {"sample_weight": weight[some]}
+            model.partial_fit(X[some], y[some], [0, 1, 2], group[some], **weights)
+    assert_as_if_removed(weighted, removed, X[1:50])
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_heavy_rows_count_in_the_choice_of_the_posterior(remote):
+    """As often as they are there: of many light rows a far one says little."""
+    X, y, group, _ = rows(200, 5)
+    X[0], weight = 2e4, np.full(200, 9.0)
+    given = X
+    if remote:
+        given = pytest.importorskip("dask.array").from_array(X, chunks=(50, -1))
+    model = HierarchicalSoftmaxClassifier(prior_scale=1.0, max_iter=1)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(given, y, group, sample_weight=weight)
+    assert model.posterior_kind_ == "meanfield"
+    weight[0] = 0.1
+    with pytest.warns(ConvergenceWarning):
+        model.fit(given, y, group, sample_weight=weight)
+    assert model.posterior_kind_ == "nested"
+
+
 def test_ids_may_be_a_column_of_a_frame():
     pd = pytest.importorskip("pandas")
     X, y, group, _ = rows(300, 5)
@@ -416,7 +486,7 @@ def test_quadrature_is_refined_until_it_errs_little(monkeypatch):
             y[order].astype(np.int32),
             group[order],
             60,
-            model._prior(2, 10.0),
+            model._last_prior(),
             data.total_weight,
         )
         return evaluate(finest, data, Point(model.posterior_))[0]

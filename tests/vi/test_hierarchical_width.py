@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.special import expit, rel_entr
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
@@ -31,6 +32,10 @@ def rows(d=3, n=480, n_groups=12, k=3, size=1.0, seed=0):
     return (X[:n], y[:n], group[:n]), (X[n:], y[n:], group[n:])
 
 
+# Medians of how far groups lie apart, of the width of their means' prior.
+APART = {"nested": 0.25, "meanfield": 1.0}
+
+
 def evidence(model, width):
     """Of a fit with priors of a width, with the logarithm of the width's own prior."""
     name = "elbo_" if model.posterior_kind_ == "meanfield" else ""
@@ -49,7 +54,8 @@ def test_the_width_is_that_of_the_highest_evidence(posterior, size):
     grid = np.exp(np.log(width) + 0.3 * np.arange(-4, 5))
     found = []
     for one in grid:
-        given = clone(model).set_params(prior_scale=one, population_scale=one)
+        given = clone(model).set_params(prior_scale=one)
+        given.set_params(population_scale=APART[posterior] * one)
         found.append(evidence(given.fit(X, y, group), one))
     here = found[4]
     assert max(found) < here + 0.1
@@ -71,7 +77,7 @@ def test_the_evidence_is_level_at_the_width(posterior, common):
     for one in (0.99 * at, 1.01 * at):
         given = clone(model).set_params(prior_scale=one)
         if common:
-            given.set_params(population_scale=one)
+            given.set_params(population_scale=APART[posterior] * one)
         found.append(evidence(given.fit(X, y, group), one))
     # Steps of 0.05 in the logarithm end the search, of a curvature of some twenty.
     assert abs(found[1] - found[0]) / np.log(1.01 / 0.99) < 1.0
@@ -154,6 +160,25 @@ def test_wide_rows_without_signal_are_not_worse_than_chance(posterior):
     # Independent coefficients know less of how little there is.
     assert losses[0] < chance + (0.02 if posterior == "nested" else 0.08)
     assert losses[1] > chance + 0.2
+
+
+def test_groups_that_do_not_differ_are_not_drawn_apart_by_what_they_share():
+    """In nats a row lost to not knowing the coefficients, of steep slopes."""
+    lost = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, group = rng.normal(size=(1200, 4)), np.arange(1200) % 20
+        p = expit(X @ (2.0 * rng.normal(size=4)))
+        y = (rng.uniform(size=1200) < p).astype(int)
+        truth = np.column_stack([1.0 - p, p])[200:]
+        model = HierarchicalSoftmaxClassifier()
+        for _ in range(2):
+            model.fit(X[:200], y[:200], group[:200])
+            found = model.predict_proba(X[200:], group[200:])
+            lost.append(rel_entr(truth, found).sum(axis=1).mean())
+            model.set_params(population_scale=1.0)
+    default, wide = np.reshape(lost, (3, 2)).mean(axis=0)
+    assert default < 0.7 * wide
 
 
 def test_a_number_is_what_it_is():

@@ -231,6 +231,18 @@ class DaskSource:
                 )
             ]
         )
+        return self._of_taken(taken)
+
+    def without_weightless(self):
+        """Return a source of the rows with a weight, taken where a pass needs them."""
+        if self.n_weighted == self.n_units:
+            return self
+        take = delayed(_take_weighted)
+        parts = zip(self.parts, self.by_block, strict=True)
+        return self._of_taken([take(block, *columns) for block, columns in parts])
+
+    def _of_taken(self, taken):
+        """Return the source of blocks, rows and their columns."""
         facts = compute(*(delayed(_facts)(one) for one in taken))
         n = 1 + len(Columns._fields)
         parts = [[delayed(getitem)(one, i) for one in taken] for i in range(n)]
@@ -359,3 +371,7 @@ def _brought(*taken):
 
 def _take(rows, block, *columns):
     return block[rows], *(None if part is None else part[rows] for part in columns)
+
+
+def _take_weighted(block, weight, *columns):
+    return _take(np.flatnonzero(weight), block, weight, *columns)

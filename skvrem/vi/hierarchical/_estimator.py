@@ -69,6 +69,11 @@ MOST_COEFFICIENTS, MOST_NUMBERS = 100, 4_000_000
 # Of features, to be squared beside priors of scales near one: with more, a shift of all
 # classes' coefficients, which only the prior knows, drowns the rest in floating point.
 MOST_SPREAD = 500.0
+# How far groups lie apart, of the width of their means' prior that is learned for both,
+# of "nested". With 1 means far from zero draw groups apart: where these do not differ,
+# predictions lose 40 % more to not knowing coefficients, and where they do up to 5 %
+# less. "meanfield" finds scales that are too small with 1 already.
+APART = 0.25
 # What `prior_scale` may be but numbers.
 LEARN = ("learn",)
 
@@ -115,8 +120,10 @@ class HierarchicalSoftmaxClassifier(
         keeps the frequencies of its first rows.
     population_scale : float or "auto", default="auto"
         Median of the prior of the population's scales: by how much groups differ.
-        "auto" is what is learned for `prior_scale`, 1 where that is given. It covers
-        the intercept, whose features have no unit.
+        "auto" is 1 where `prior_scale` is given, else a quarter of what is learned for
+        it, as groups mostly have more in common than apart; all of it for "meanfield",
+        which finds scales that are too small. It covers the intercept, whose features
+        have no unit.
     population_scale_spread : float, default=1.0
         Standard deviation of the logarithm of these scales, in the prior.
     posterior : {"auto", "nested", "meanfield"}, default="auto"
@@ -148,7 +155,7 @@ class HierarchicalSoftmaxClassifier(
     ----------
     classes_ : ndarray of shape (n_classes,)
     groups_ : ndarray of shape (n_groups,)
-        Ids, sorted.
+        Ids, sorted, of groups with rows that weigh something: others are unseen ones.
     group_coef_, group_coef_std_ : ndarray of shape (n_groups, n_classes, n_features)
         Posterior means and standard deviations, for the features as they are.
     group_intercept_, group_intercept_std_ : ndarray of shape (n_groups, n_classes)
@@ -165,7 +172,7 @@ class HierarchicalSoftmaxClassifier(
     population_intercept_log_scale_std_ : ndarray of shape (n_classes,)
         Of a learned `prior_scale` these two are at the features' means.
     n_group_samples_ : ndarray of shape (n_groups,)
-        Rows of each group.
+        Rows of each group that weigh something.
     posterior_ : GroupPosterior
         All parameters of the posterior, with ``sample(n_samples, rng)``; those of
         standardised features where `prior_scale` is learned.
@@ -307,7 +314,7 @@ class HierarchicalSoftmaxClassifier(
         groups : array-like of shape (n_samples,), default=None
             Ids of their groups, in any order; where the constructor names no column.
         sample_weight : array-like of shape (n_samples,), default=None
-            Rows count so many times.
+            Rows count so many times: those of weight zero are as if left out.
 
         Returns
         -------
@@ -386,7 +393,7 @@ class HierarchicalSoftmaxClassifier(
         groups : array-like of shape (n_samples,), default=None
             As in `fit`.
         sample_weight : array-like of shape (n_samples,), default=None
-            Rows count so many times.
+            Rows count so many times: those of weight zero are as if left out.
 
         Returns
         -------
@@ -448,7 +455,7 @@ class HierarchicalSoftmaxClassifier(
         if stream and not go_on and not nested:
             warn_one_class(self, seen.numbers, classes)
         scale = self._intercept_scale(seen.class_weights, not anew)
-        prior_of = partial(self._prior, seen.n_features, scale, units)
+        prior_of = partial(self._prior, nested, seen.n_features, scale, units)
         begin = seen.begin_nested if nested else seen.begin_mean_field
         prior = prior_of()
         model, data, passes = begin(labels, prior, past)
@@ -581,18 +588,21 @@ class HierarchicalSoftmaxClassifier(
             return self.intercept_prior_scale_
         return float(1.0 + np.log(counts + 1.0).std())
 
-    def _prior(self, n_features, intercept_scale, units=None, width=None):
+    def _prior(self, nested, n_features, intercept_scale, units=None, width=None):
         """Return the prior of features in units, of their width or another."""
         known = Units(0.0, np.ones(n_features)) if units is None else units
         width = known.width if width is None else width
-        if among(self.prior_scale, LEARN):
+        learned = among(self.prior_scale, LEARN)
+        if learned:
             scales = np.full(n_features, width)
         else:
             scales = feature_scales(self, n_features) * known.deviation
-        if among(self.population_scale, ("auto",)):
-            of_groups, of_intercepts = np.full(n_features, width), width
+        auto = among(self.population_scale, ("auto",))
+        if auto and learned and units is not None:
+            of_intercepts = APART * width if nested else width
+            of_groups = np.full(n_features, of_intercepts)
         else:
-            of_intercepts = float(self.population_scale)
+            of_intercepts = 1.0 if auto else float(self.population_scale)
             of_groups = of_intercepts * known.deviation
         if self.fit_intercept:
             scales = np.append(scales, intercept_scale)
@@ -605,8 +615,9 @@ class HierarchicalSoftmaxClassifier(
 
     def _last_prior(self):
         """Return the prior of the last fit, or of the next batch of its stream."""
+        nested = self.posterior_kind_ == "nested"
         n_features = self.population_mean_.shape[1]
-        return self._prior(n_features, self.intercept_prior_scale_, self._units)
+        return self._prior(nested, n_features, self.intercept_prior_scale_, self._units)
 
     def _with_past(self, new):
         """Return what a batch makes a stream look at.

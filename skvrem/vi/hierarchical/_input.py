@@ -21,7 +21,7 @@ from skvrem.vi.hierarchical._units import Units
 
 
 class GroupedRows(NamedTuple):
-    """Rows in memory, in any order, and the groups that they belong to.
+    """Rows in memory that weigh something, in any order, and the groups they are of.
 
     Attributes
     ----------
@@ -46,9 +46,15 @@ class GroupedRows(NamedTuple):
 
     @classmethod
     def of(cls, rows, numbers, classes, weight, ids, alone, estimator):
-        """Return them; without ids all are of one group."""
+        """Return them; without ids all are of one group.
+
+        Rows without weight are left out, and so are groups of nothing else: these would
+        count among those that tell how far groups lie apart.
+        """
         ids = np.zeros(len(rows), int) if alone else ids
-        return cls(rows, numbers, classes, weight, ids, alone, estimator.fit_intercept)
+        seen = cls(rows, numbers, classes, weight, ids, alone, estimator.fit_intercept)
+        every = weight is None or weight.all()
+        return seen if every else seen.part(np.flatnonzero(weight))
 
     @property
     def units(self):
@@ -78,8 +84,10 @@ class GroupedRows(NamedTuple):
     @property
     def mean_square(self):
         """Of each feature."""
-        rows = self.rows
-        return np.einsum("nj,nj->j", rows, rows, dtype=np.float64) / len(rows)
+        rows, weight = self.rows, self.weight
+        if weight is None:
+            return np.einsum("nj,nj->j", rows, rows, dtype=np.float64) / len(rows)
+        return np.einsum("n,nj,nj->j", weight, rows, rows) / weight.sum()
 
     @property
     def class_weights(self):
@@ -145,7 +153,7 @@ def mean_field(data, n_classes, n_groups, prior, past):
 
 
 class GroupedBlocks(NamedTuple):
-    """Rows in the blocks of dask, and the groups that they belong to; of a fit.
+    """Rows in the blocks of dask, as `GroupedRows` has them in memory; of a fit.
 
     Attributes
     ----------
@@ -172,7 +180,7 @@ class GroupedBlocks(NamedTuple):
     def of(cls, estimator, X, y, groups, sample_weight):
         """Return them, checked where they lie."""
         given = estimator, X, y, groups, sample_weight, "labels"
-        data, seen, labels, counts = open_group_blocks(*given)
+        data, seen, labels, counts = open_group_blocks(*given, weighed=True)
         classes, class_weights = classes_of(estimator, seen)
         data = data.with_columns(partial(_numbered, classes, labels))
         alone, moments = labels is None, column_moments(data)
@@ -184,7 +192,7 @@ class GroupedBlocks(NamedTuple):
     @property
     def mean_square(self):
         """Of each feature."""
-        moments = self.moments.plain
+        moments = self.moments.weighted
         return np.square(moments.mean) + moments.square / moments.weight
 
     @property

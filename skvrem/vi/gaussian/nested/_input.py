@@ -62,7 +62,9 @@ def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
     return rows, y, None if groups is None else check_ids(groups, len(rows))
 
 
-def open_group_blocks(estimator, X, y, groups, sample_weight, kind, offset=None):
+def open_group_blocks(
+    estimator, X, y, groups, sample_weight, kind, offset=None, weighed=False
+):
     """Return a source of rows of dask, and the groups of all of its blocks.
 
     Parameters
@@ -73,6 +75,8 @@ def open_group_blocks(estimator, X, y, groups, sample_weight, kind, offset=None)
     y, groups, sample_weight, offset : array-like or dask array of shape (n,), or None
     kind : {"labels", "numbers"}
         Of the targets.
+    weighed : bool, default=False
+        Rows without weight are left out, and groups of nothing else.
 
     Returns
     -------
@@ -88,9 +92,10 @@ def open_group_blocks(estimator, X, y, groups, sample_weight, kind, offset=None)
         X, groups = _parted(X, estimator.groups, groups)
     if groups is not None and not of_dask(groups):
         groups = check_ids(groups, len(groups))
-    look = partial(_look, kind)
+    look = partial(_look, kind, weighed)
     data, both = open_remote(X, look, weight, y, groups, offset=offset)
     check_weighted(data)
+    data = data.without_weightless() if weighed else data
     seen = [one for one, _ in both]
     if groups is None:
         return data, seen, None, None
@@ -104,12 +109,15 @@ def open_group_blocks(estimator, X, y, groups, sample_weight, kind, offset=None)
     return data, seen, labels, np.bincount(place, each, len(labels)).astype(int)
 
 
-def _look(kind, rows, columns):
+def _look(kind, weighed, rows, columns):
     """Check a block; return what was seen, its ids and how many rows each has."""
     seen = check_block(rows, columns, y=kind)
     if columns.groups is None or not len(columns.groups):
         return seen, None
-    return seen, np.unique(check_ids(columns.groups, len(rows)), return_counts=True)
+    ids = check_ids(columns.groups, len(rows))
+    if weighed and columns.weight is not None:
+        ids = ids[np.flatnonzero(columns.weight)]
+    return seen, np.unique(ids, return_counts=True) if len(ids) else None
 
 
 def numbered_groups(labels, columns):

@@ -17,11 +17,12 @@ def learned_width(
     r"""Return how wide priors most likely are, and the posterior then, about.
 
     The width w is the deviation of d means of the population, of features in units,
-    and, where it is common to both, the median of all scales. What it leads to is the
-    evidence, or a bound of it, whose slope is that of the prior at the posterior,
+    and, where it is common to both, what the median of all scales is a share c of. What
+    it leads to is the evidence, or a bound of it, whose slope is that of the prior at
+    the posterior,
 
     .. math:: \frac{dL}{d \log w} = \sum E \mu^2 / w^2 - d
-              + \sum E (\log \tau - \log w) / \kappa^2 ,
+              + \sum E (\log \tau - \log (c w)) / \kappa^2 ,
 
     and where scales are at their mode what the logarithm of the volume about it gains.
 
@@ -35,7 +36,7 @@ def learned_width(
     features : slice or ndarray of bool
         Coefficients of which it is the width: all but the intercept.
     common : bool, default=False
-        It is the median of the population's scales too.
+        Medians of the population's scales are a share of it.
     at, curvature : float, default=1.0, None
         A width to start from, and what is known of the curvature there.
 
