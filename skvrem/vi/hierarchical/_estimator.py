@@ -70,9 +70,8 @@ MOST_COEFFICIENTS, MOST_NUMBERS = 100, 4_000_000
 # classes' coefficients, which only the prior knows, drowns the rest in floating point.
 MOST_SPREAD = 500.0
 # How far groups lie apart, of the width of their means' prior that is learned for both,
-# of "nested". With 1 means far from zero draw groups apart: where these do not differ,
-# predictions lose 40 % more to not knowing coefficients, and where they do up to 5 %
-# less. "meanfield" finds scales that are too small with 1 already.
+# of "nested": with 1 means far from zero draw groups apart that do not differ.
+# "meanfield" finds scales that are too small with 1 already.
 APART = 0.25
 # What `prior_scale` may be but numbers.
 LEARN = ("learn",)
