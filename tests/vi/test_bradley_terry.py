@@ -300,6 +300,31 @@ def test_labels_of_every_kind():
     same_fit(BradleyTerry().fit(X.tolist(), y.tolist()), reference)
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_tuple_may_be_a_label(listed):
+    A, B, C = (1, "a"), (2, "b"), (3, "c")
+    won = [(A, B), (B, C), (A, C), (B, A)]
+    rows = np.empty((4, 2), object)
+    for row, pair in zip(rows, won, strict=True):
+        row[0], row[1] = pair
+    model = BradleyTerry().fit(won if listed else rows)
+    plain = BradleyTerry().fit([["abc"[item[0] - 1] for item in pair] for pair in won])
+    assert model.items_.tolist() == [A, B, C]
+    np.testing.assert_array_equal(model.skill_, plain.skill_)
+    assert model.difference_interval(A, B) == plain.difference_interval("a", "b")
+    for several in ([A, B], (A, B), model.items_[:2]):
+        found = model.difference_interval(several, C)
+        expected = plain.difference_interval(["a", "b"], "c")
+        np.testing.assert_array_equal(found, expected)
+        found = model.rank_probability(several, 100, 0)
+        expected = plain.rank_probability(["a", "b"], 100, 0)
+        np.testing.assert_array_equal(found, expected)
+    proba = model.predict_proba([(A, C)])
+    np.testing.assert_array_equal(proba, plain.predict_proba([["a", "c"]]))
+    with pytest.raises(ValueError, match=r"1 items were not in the fit: \(1, 'z'\)"):
+        model.difference_interval((1, "z"), B)
+
+
 def test_all_won_without_y():
     X, y, _ = season()
     won = np.where(y[:, None] == 1.0, X, X[:, ::-1])
