@@ -15,6 +15,7 @@ from skvrem import BradleyTerry
 from skvrem.vi.bradley_terry import _estimator
 from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.bradley_terry._model import outcomes
+from skvrem.vi.bradley_terry._model_posterior import LowRankKind
 from skvrem.vi.diagnostics._pareto import pareto_k
 from skvrem.vi.gaussian._model_posterior import LowRank
 from tests.watching import Recorder, Untouched, callbacks, needs_callbacks
@@ -430,6 +431,23 @@ def test_stream_brings_new_items():
     np.testing.assert_array_equal(model.predict([[-5, 0]]).shape, [1])
     # A fit begins anew.
     same_fit(model.fit(X, y), whole)
+
+
+def test_directions_are_found_once_a_step(monkeypatch):
+    """Not for every length of a step that is tried, of a fit or a batch."""
+    rng = np.random.default_rng(0)
+    skill = 3.0 * rng.normal(size=300)
+    X = np.stack([rng.choice(300, 2, replace=False) for _ in range(610)])
+    y = (rng.logistic(size=610) < -np.diff(skill[X])[:, 0]).astype(float)
+    found, best = [], LowRankKind.best
+    monkeypatch.setattr(
+        LowRankKind, "best", lambda *given: found.append(1) or best(*given)
+    )
+    model = BradleyTerry(posterior="lowrank", rank=10).fit(X[:600], y[:600])
+    assert model.converged_ and len(found) <= model.n_iter_ + 2
+    found.clear()
+    model.partial_fit(X[600:], y[600:])
+    assert model.converged_ and len(found) <= model.n_iter_ + 2
 
 
 def test_a_low_rank_is_turned_round_a_few_times_a_step(monkeypatch):

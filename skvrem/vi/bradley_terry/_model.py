@@ -378,6 +378,10 @@ class SkillModel(PlainModel):
         if step == 1.0:
             best, curvature = way.best.moved(moved), mean.curvature
             return Point(best, eta, curvature, way.variance, way.diagonal)
+        if isinstance(point.posterior, LowRank):
+            # Found anew at every step that is tried, the directions cost most of a fit,
+            # and near its end they err by more than a step gains.
+            return point._replace(posterior=point.posterior.moved(moved), eta=eta)
         curvature = point.curvature + step * (mean.curvature - point.curvature)
         return self._best(moved, eta, curvature, point.diagonal)
 
