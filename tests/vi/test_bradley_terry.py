@@ -17,7 +17,7 @@ from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.bradley_terry._model import outcomes
 from skvrem.vi.bradley_terry._model_posterior import LowRankKind
 from skvrem.vi.diagnostics._pareto import pareto_k
-from skvrem.vi.gaussian._model_posterior import LowRank
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
 from tests.watching import Recorder, Untouched, callbacks, needs_callbacks
 
 
@@ -431,6 +431,21 @@ def test_stream_brings_new_items():
     np.testing.assert_array_equal(model.predict([[-5, 0]]).shape, [1])
     # A fit begins anew.
     same_fit(model.fit(X, y), whole)
+
+
+def test_a_stream_goes_on_with_the_whole_covariance(monkeypatch):
+    """A few matches that bring it beyond are no reason to look for directions of it."""
+    monkeypatch.setattr(_estimator, "MOST_FULL", 8)
+    monkeypatch.setattr(_estimator, "MOST_ON", 10)
+    X, y, _ = season(8, 200)
+    model = BradleyTerry().partial_fit(X, y)
+    for item, kind in ((8, FullRank), (9, FullRank), (10, LowRank)):
+        model.partial_fit([[0, item]], [1.0])
+        assert isinstance(model.posterior_, kind)
+    # All are seen again by what a fit to them takes.
+    model = BradleyTerry().partial_fit(X, y).partial_fit([[0, 8]], [1.0])
+    model.partial_fit(X, y)
+    assert isinstance(model.posterior_, LowRank)
 
 
 def test_directions_are_found_once_a_step(monkeypatch):

@@ -42,8 +42,9 @@ from skvrem.vi.gaussian._guards import (
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 from skvrem.vi.gaussian._width import with_unknown_width
 
-# posterior="auto" keeps the whole covariance of so many parameters.
-MOST_FULL = 1000
+# posterior="auto" keeps the whole covariance of so many parameters; of twice as many
+# where few matches of a stream go on from one, whose directions take seconds to find.
+MOST_FULL, MOST_ON = 1500, 3000
 # Mean and precision of the logarithm of a tie parameter before any match: equal items
 # tie a third of their matches, give or take a factor of e of the parameter. That is
 # Rao and Kupper's theta of 2, of which `SkillModel` has theta^2 - 1.
@@ -89,7 +90,7 @@ class BradleyTerry(
         of every row is at home, unless X has a third column that says who is.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         What is kept of the covariance of the skills: all of it, a diagonal and a low
-        rank, or a diagonal. "auto" is "fullrank" up to 1,000 parameters, then
+        rank, or a diagonal. "auto" is "fullrank" up to 1,500 parameters, then
         "lowrank". "meanfield" takes skills for independent: their standard deviations
         are too small, and those of differences can be wrong either way.
     rank : int, default=20
@@ -348,11 +349,12 @@ class BradleyTerry(
             tie_prior = TIE_PRIORS.get(self.ties, tie_prior)
         if self.warm_start and not go_on:
             mean, eta, warm = self._warm_mean(items, offset, eta)
+        few = isinstance(prior, FullRank) and len(matches.first) < prior.n_dim
         kind = self.posterior
         if kind == "auto":
-            kind = "fullrank" if prior.n_dim <= MOST_FULL else "lowrank"
+            most = MOST_ON if few else MOST_FULL
+            kind = "fullrank" if prior.n_dim <= most else "lowrank"
         played = None
-        few = isinstance(prior, FullRank) and len(matches.first) < prior.n_dim
         if few and kind == "fullrank":
             played = Played(matches, prior)
             matches, prior = played.matches, played.prior
