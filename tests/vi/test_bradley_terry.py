@@ -448,8 +448,8 @@ def test_a_stream_goes_on_with_the_whole_covariance(monkeypatch):
     assert isinstance(model.posterior_, LowRank)
 
 
-def test_directions_are_found_once_a_step(monkeypatch):
-    """Not for every length of a step that is tried, of a fit or a batch."""
+def test_directions_are_found_a_few_times_a_step(monkeypatch):
+    """Not for every short step that is tried, of a fit or a batch."""
     rng = np.random.default_rng(0)
     skill = 3.0 * rng.normal(size=300)
     X = np.stack([rng.choice(300, 2, replace=False) for _ in range(610)])
@@ -459,10 +459,10 @@ def test_directions_are_found_once_a_step(monkeypatch):
         LowRankKind, "best", lambda *given: found.append(1) or best(*given)
     )
     model = BradleyTerry(posterior="lowrank", rank=10).fit(X[:600], y[:600])
-    assert model.converged_ and len(found) <= model.n_iter_ + 2
+    assert model.converged_ and len(found) <= 3 * model.n_iter_ + 2
     found.clear()
     model.partial_fit(X[600:], y[600:])
-    assert model.converged_ and len(found) <= model.n_iter_ + 2
+    assert model.converged_ and len(found) <= 3 * model.n_iter_ + 2
 
 
 def test_a_low_rank_is_turned_round_a_few_times_a_step(monkeypatch):
