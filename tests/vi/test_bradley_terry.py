@@ -15,8 +15,9 @@ from skvrem import BradleyTerry
 from skvrem.vi.bradley_terry import _estimator
 from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.bradley_terry._model import outcomes
+from skvrem.vi.bradley_terry._model_posterior import LowRankKind
 from skvrem.vi.diagnostics._pareto import pareto_k
-from skvrem.vi.gaussian._model_posterior import LowRank
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
 from tests.watching import Recorder, Untouched, callbacks, needs_callbacks
 
 
@@ -300,6 +301,31 @@ def test_labels_of_every_kind():
     same_fit(BradleyTerry().fit(X.tolist(), y.tolist()), reference)
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_tuple_may_be_a_label(listed):
+    A, B, C = (1, "a"), (2, "b"), (3, "c")
+    won = [(A, B), (B, C), (A, C), (B, A)]
+    rows = np.empty((4, 2), object)
+    for row, pair in zip(rows, won, strict=True):
+        row[0], row[1] = pair
+    model = BradleyTerry().fit(won if listed else rows)
+    plain = BradleyTerry().fit([["abc"[item[0] - 1] for item in pair] for pair in won])
+    assert model.items_.tolist() == [A, B, C]
+    np.testing.assert_array_equal(model.skill_, plain.skill_)
+    assert model.difference_interval(A, B) == plain.difference_interval("a", "b")
+    for several in ([A, B], (A, B), model.items_[:2]):
+        found = model.difference_interval(several, C)
+        expected = plain.difference_interval(["a", "b"], "c")
+        np.testing.assert_array_equal(found, expected)
+        found = model.rank_probability(several, 100, 0)
+        expected = plain.rank_probability(["a", "b"], 100, 0)
+        np.testing.assert_array_equal(found, expected)
+    proba = model.predict_proba([(A, C)])
+    np.testing.assert_array_equal(proba, plain.predict_proba([["a", "c"]]))
+    with pytest.raises(ValueError, match=r"1 items were not in the fit: \(1, 'z'\)"):
+        model.difference_interval((1, "z"), B)
+
+
 def test_all_won_without_y():
     X, y, _ = season()
     won = np.where(y[:, None] == 1.0, X, X[:, ::-1])
@@ -405,6 +431,38 @@ def test_stream_brings_new_items():
     np.testing.assert_array_equal(model.predict([[-5, 0]]).shape, [1])
     # A fit begins anew.
     same_fit(model.fit(X, y), whole)
+
+
+def test_a_stream_goes_on_with_the_whole_covariance(monkeypatch):
+    """A few matches that bring it beyond are no reason to look for directions of it."""
+    monkeypatch.setattr(_estimator, "MOST_FULL", 8)
+    monkeypatch.setattr(_estimator, "MOST_ON", 10)
+    X, y, _ = season(8, 200)
+    model = BradleyTerry().partial_fit(X, y)
+    for item, kind in ((8, FullRank), (9, FullRank), (10, LowRank)):
+        model.partial_fit([[0, item]], [1.0])
+        assert isinstance(model.posterior_, kind)
+    # All are seen again by what a fit to them takes.
+    model = BradleyTerry().partial_fit(X, y).partial_fit([[0, 8]], [1.0])
+    model.partial_fit(X, y)
+    assert isinstance(model.posterior_, LowRank)
+
+
+def test_directions_are_found_a_few_times_a_step(monkeypatch):
+    """Not for every short step that is tried, of a fit or a batch."""
+    rng = np.random.default_rng(0)
+    skill = 3.0 * rng.normal(size=300)
+    X = np.stack([rng.choice(300, 2, replace=False) for _ in range(610)])
+    y = (rng.logistic(size=610) < -np.diff(skill[X])[:, 0]).astype(float)
+    found, best = [], LowRankKind.best
+    monkeypatch.setattr(
+        LowRankKind, "best", lambda *given: found.append(1) or best(*given)
+    )
+    model = BradleyTerry(posterior="lowrank", rank=10).fit(X[:600], y[:600])
+    assert model.converged_ and len(found) <= 3 * model.n_iter_ + 2
+    found.clear()
+    model.partial_fit(X[600:], y[600:])
+    assert model.converged_ and len(found) <= 3 * model.n_iter_ + 2
 
 
 def test_a_low_rank_is_turned_round_a_few_times_a_step(monkeypatch):

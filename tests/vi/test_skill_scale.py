@@ -5,14 +5,17 @@ import pickle
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skvrem import BradleyTerry, solvers
-from skvrem.vi.bradley_terry import _stream
+from skvrem.vi.bradley_terry import _kernels as kernels
+from skvrem.vi.bradley_terry import _messages, _stream
 from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.bradley_terry._input import aggregate
-from skvrem.vi.bradley_terry._model import SkillModel
+from skvrem.vi.bradley_terry._messages import Messages
+from skvrem.vi.bradley_terry._model import Matches, SkillModel, outcomes
 from skvrem.vi.bradley_terry._scale import of_scale
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 from skvrem.vi.gaussian._width import most_likely_width, with_unknown_width
@@ -35,22 +38,36 @@ def widened(loss, best, step=0.3):
     return best + 0.5 * (c - 1.0) / c**2
 
 
+@pytest.mark.parametrize("sd", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("ties", [None, "davidson", "rao-kupper"])
+def test_the_scale_is_that_of_the_evidence(ties, sd):
+    """Of three items, whose two differences can be integrated out."""
+    X, y = tour(sd, 3, 40, seed=4, nu=0.2 if ties else 0.0)
+    model = BradleyTerry(ties=ties).fit(X, y)
+    (first, second, _, *counts), *_ = model._rows
+    axis = np.linspace(-15.0, 15.0, 301)
+    skill = np.stack([*np.meshgrid(axis, axis), np.zeros((301, 301))])
+    log_p = np.log(outcomes(ties, skill[first] - skill[second], model._eta))
+    log_p = log_p if ties else np.insert(log_p, 1, 0.0, axis=-1)
+    wins, losses, tied = counts
+    log_p = np.einsum("pijk,kp->ij", log_p, np.stack([losses, tied, wins]))
+    square = (skill**2).sum(axis=0) - skill.sum(axis=0) ** 2 / 3.0
+
+    def loss(log_scale):
+        each = log_p - 0.5 * square / np.exp(2.0 * log_scale)
+        return 0.5 * log_scale**2 + 2.0 * log_scale - logsumexp(each)
+
+    best = minimize_scalar(loss, (-0.5, 0.5), method="brent").x
+    assert np.log(model.prior_scale_) == pytest.approx(widened(loss, best), abs=0.04)
+
+
 @pytest.mark.parametrize("sd", [0.1, 1.0, 4.0])
 @pytest.mark.parametrize("ties", [None, "davidson", "rao-kupper"])
 @pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
-def test_the_scale_is_that_of_the_highest_bound(posterior, ties, sd):
+def test_all_but_the_scale_is_that_of_the_highest_bound(posterior, ties, sd):
     X, y = tour(sd, nu=0.2 if ties else 0.0)
     model = BradleyTerry(posterior=posterior, ties=ties).fit(X, y)
     fixed = clone(model)
-
-    def loss(log_scale):
-        fixed.set_params(prior_scale=float(np.exp(log_scale))).fit(X, y)
-        return 0.5 * log_scale**2 - fixed.elbo_
-
-    grid = np.linspace(-4.0, 3.0, 29)
-    start = grid[np.argmin([loss(x) for x in grid])]
-    best = minimize_scalar(loss, (start - 0.25, start), method="brent", tol=1e-4).x
-    assert np.log(model.prior_scale_) == pytest.approx(widened(loss, best), abs=0.04)
     # All else is as if it had been given.
     fixed.set_params(prior_scale=model.prior_scale_).fit(X, y)
     np.testing.assert_allclose(fixed.skill_, model.skill_, atol=0.01)
@@ -98,14 +115,105 @@ def test_means_move_with_the_scale_as_they_do_where_matches_are_a_gaussian():
     np.testing.assert_allclose(found.covariance(), expected, rtol=1e-8)
 
 
-def test_low_rank_has_the_scale_of_independent_skills():
-    X, y = tour(2.0, 60, 2000)
-    model = BradleyTerry(posterior="lowrank", rank=10).fit(X, y)
-    simple = BradleyTerry(posterior="meanfield").fit(X, y)
-    assert model.prior_scale_ == simple.prior_scale_ and model.elbo_ > simple.elbo_
-    given = BradleyTerry(model.prior_scale_, posterior="lowrank", rank=10).fit(X, y)
-    np.testing.assert_allclose(model.skill_, given.skill_, atol=0.01)
-    np.testing.assert_allclose(model.elbo_, given.elbo_, atol=0.1)
+def league(n_items, n, sd, seed=0):
+    """Few matches of each of many items, and their skills."""
+    rng = np.random.default_rng(seed)
+    skill, a = rng.normal(0.0, sd, n_items), rng.integers(0, n_items, n)
+    b = (a + rng.integers(1, n_items, n)) % n_items
+    won = rng.uniform(size=n) < 1.0 / (1.0 + np.exp(skill[b] - skill[a]))
+    return np.stack([a, b], axis=1), won.astype(float), skill
+
+
+def test_every_kind_has_the_same_scale():
+    X, y, _ = league(400, 1200, 2.0)
+    models = [
+        BradleyTerry(posterior=kind, rank=10).fit(X, y)
+        for kind in ("fullrank", "lowrank", "meanfield")
+    ]
+    assert len({model.prior_scale_ for model in models}) == 1
+    given = BradleyTerry(models[1].prior_scale_, posterior="lowrank", rank=10).fit(X, y)
+    np.testing.assert_allclose(models[1].skill_, given.skill_, atol=0.05)
+    np.testing.assert_allclose(models[1].elbo_, given.elbo_, atol=0.2)
+
+
+@pytest.mark.parametrize(
+    ("n", "sd", "mean", "deviation"),
+    [(2400, 3.0, 2.55, 0.20), (2400, 1.5, 1.38, 0.10), (6000, 3.0, 2.76, 0.12)],
+)
+def test_few_matches_of_an_item_tell_the_scale(n, sd, mean, deviation):
+    """As Hamiltonian Monte Carlo does; the highest bound is at 1.81, 1.13 and 2.55."""
+    X, y, skill = league(1200, n, sd)
+    model = BradleyTerry().fit(X, y)
+    assert model.prior_scale_ == pytest.approx(mean, abs=0.5 * deviation)
+    items = model.items_
+    away = abs(skill[items] - skill.mean() - model.skill_)
+    assert np.mean(away < 1.96 * model.skill_std_) > 0.9
+
+
+def test_intervals_cover_where_items_have_few_matches():
+    """With the scale of the highest bound 86 % of the time."""
+    inside = []
+    for seed in range(3):
+        X, y, skill = league(200, 400, 3.0, seed)
+        model = BradleyTerry().fit(X, y)
+        a, b = np.triu_indices(model.items_.size, 1)
+        _, lower, upper = model.difference_interval(model.items_[a], model.items_[b])
+        truth = skill[model.items_[a]] - skill[model.items_[b]]
+        inside.append(np.mean((lower < truth) & (truth < upper)))
+    assert 0.9 < np.mean(inside) < 0.97
+
+
+def test_groups_of_many_matches_are_not_taken_for_known():
+    """Of a group's mean matches tell nothing, though messages go round in it."""
+    rng = np.random.default_rng(0)
+    skill, (i, j) = 2.0 * rng.normal(size=1200), np.triu_indices(4, 1)
+    first = 4 * np.arange(300)[:, None]
+    X = np.stack([np.tile((first + k).ravel(), 20) for k in (i, j)], axis=1)
+    y = rng.logistic(size=len(X)) < -np.diff(skill[X])[:, 0]
+    model, point = _skill_model(X, y.astype(float))
+    slopes = []
+    for most in (10, 2000):
+        messages = Messages(model, point)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_messages, "MOST_WHOLE", most)
+            slopes.append(messages.slope(of_scale(model, 2.0)))
+    # A percent of the scale is 20 in the derivative; without signs it is 200 away.
+    np.testing.assert_allclose(*slopes, atol=20.0)
+
+
+def _skill_model(X, y):
+    """The model of independent skills, and the point that it starts from."""
+    nothing = np.zeros(X.max() + 1)
+    matches = aggregate(X, np.empty(0), y, np.ones(len(y)), False)
+    model = SkillModel(matches, MeanField(nothing, nothing + 1.0), "meanfield")
+    return model, model.start(nothing, 0.0)
+
+
+@pytest.mark.parametrize("ties", [None, "davidson", "rao-kupper"])
+@pytest.mark.parametrize("sd", [0.5, 10.0])
+def test_moments_beside_a_match(ties, sd):
+    counts = np.array([[5.0, 0.0, 1.0], [0.0, 2.0, 1.0], [0.0, 1.0, 2.0]])
+    counts = counts if ties else counts * [[1.0], [1.0], [0.0]]
+    nothing, ones = np.zeros(3), np.ones(3)
+    matches = Matches(*np.zeros((2, 3), np.int32), np.empty(0), *counts)
+    found = np.empty((2, 3))
+    given = _messages.counts_of(matches, ties, -0.3)
+    at = nothing + 0.5 * sd
+    before = at, sd**2 * ones
+    near = at, 0.7 * sd * ones
+    for _ in range(4):  # sums follow what they have found
+        kernels.tilted_moments(*given, *before, *near, _messages.NODES, *found)
+        near = found[0].copy(), np.sqrt(found[1])
+    u = np.linspace(-8.0, 8.0, 20_001) * sd
+    log_p = np.log(outcomes(ties, u, -0.3))
+    log_p = log_p if ties else np.insert(log_p, 1, 0.0, axis=-1)
+    p = counts[[1, 2, 0]].T @ log_p.T - 0.5 * (u - 0.5 * sd) ** 2 / sd**2
+    p = np.exp(p - p.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    mean = p @ u
+    variance = (p * (u - mean[:, None]) ** 2).sum(axis=1)
+    np.testing.assert_allclose(found[0], mean, atol=5e-3 * sd)
+    np.testing.assert_allclose(found[1], variance, rtol=5e-3)
 
 
 def test_the_advantage_keeps_its_prior():
@@ -235,7 +343,7 @@ def test_a_stream_that_has_grown_is_the_fit(posterior, size):
     assert stream.prior_scale_ == pytest.approx(whole.prior_scale_, rel=0.01)
     near = {"atol": 0.02 * whole.skill_std_.mean()}
     np.testing.assert_allclose(stream.skill_, whole.skill_, **near)
-    np.testing.assert_allclose(stream.skill_std_, whole.skill_std_, rtol=0.01)
+    np.testing.assert_allclose(stream.skill_std_, whole.skill_std_, rtol=0.02)
     assert stream.tie_parameter_ == pytest.approx(whole.tie_parameter_, rel=1e-3)
     assert stream.home_advantage_ == pytest.approx(whole.home_advantage_, abs=1e-3)
 

@@ -42,8 +42,9 @@ from skvrem.vi.gaussian._guards import (
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 from skvrem.vi.gaussian._width import with_unknown_width
 
-# posterior="auto" keeps the whole covariance of so many parameters.
-MOST_FULL = 1000
+# posterior="auto" keeps the whole covariance of so many parameters; of twice as many
+# where few matches of a stream go on from one, whose directions take seconds to find.
+MOST_FULL, MOST_ON = 1500, 3000
 # Mean and precision of the logarithm of a tie parameter before any match: equal items
 # tie a third of their matches, give or take a factor of e of the parameter. That is
 # Rao and Kupper's theta of 2, of which `SkillModel` has theta^2 - 1.
@@ -75,10 +76,11 @@ class BradleyTerry(
     Parameters
     ----------
     prior_scale : float or "learn", default="learn"
-        Standard deviation of skills before any match. "learn": by the highest bound,
-        under a log-normal prior of its own (median 1, spread 1), for "lowrank" that of
-        "meanfield"; what is not known of it is in the covariance of "fullrank". A
-        number is that of the advantage of `home_advantage` too, which is 1 else.
+        Standard deviation of skills before any match. "learn": by the evidence, that of
+        expectation propagation [4]_, under a log-normal prior of its own (median 1,
+        spread 1), whatever the `posterior`; what is not known of it is in the
+        covariances of "fullrank" and "lowrank". A number is that of the advantage of
+        `home_advantage` too, which is 1 else.
     ties : {None, "davidson", "rao-kupper"}, default=None
         How matches without a winner, y = 0.5, come about. None: half a win for each
         side, and they are never predicted. "davidson" [2]_ and "rao-kupper" [3]_ give
@@ -88,7 +90,7 @@ class BradleyTerry(
         of every row is at home, unless X has a third column that says who is.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         What is kept of the covariance of the skills: all of it, a diagonal and a low
-        rank, or a diagonal. "auto" is "fullrank" up to 1,000 parameters, then
+        rank, or a diagonal. "auto" is "fullrank" up to 1,500 parameters, then
         "lowrank". "meanfield" takes skills for independent: their standard deviations
         are too small, and those of differences can be wrong either way.
     rank : int, default=20
@@ -136,7 +138,7 @@ class BradleyTerry(
     posterior_ : Gaussian
         Of the parameters before they are made to sum to zero: the advantage, where
         there is one, and the skills. ``mean``, ``scale``, ``sample``, ``logpdf``. With
-        what is not known of a learned scale, where it is a "fullrank" one.
+        what is not known of a learned scale, unless skills are independent.
     elbo_ : float
         Lower bound of the log evidence, in nats, given `prior_scale_`, by the posterior
         that takes this for known. A stream has none.
@@ -170,6 +172,8 @@ class BradleyTerry(
        65.
     .. [3] Rao, Kupper (1967). Ties in paired-comparison experiments. Journal of the
        American Statistical Association 62.
+    .. [4] Herbrich, Minka, Graepel (2006). TrueSkill: a Bayesian skill rating system.
+       Advances in Neural Information Processing Systems 19.
 
     Examples
     --------
@@ -179,9 +183,9 @@ class BradleyTerry(
     >>> model.items_
     array(['Ann', 'Bo', 'Cy'], dtype='<U3')
     >>> model.skill_.round(2), model.skill_std_.round(2)
-    (array([ 0.94, -0.54, -0.41]), array([1.01, 0.71, 0.75]))
+    (array([ 0.94, -0.54, -0.4 ]), array([1.09, 0.74, 0.78]))
     >>> model.predict_proba([("Ann", "Cy")]).round(2)
-    array([[0.28, 0.72]])
+    array([[0.29, 0.71]])
     """
 
     def __init__(
@@ -345,11 +349,12 @@ class BradleyTerry(
             tie_prior = TIE_PRIORS.get(self.ties, tie_prior)
         if self.warm_start and not go_on:
             mean, eta, warm = self._warm_mean(items, offset, eta)
+        few = isinstance(prior, FullRank) and len(matches.first) < prior.n_dim
         kind = self.posterior
         if kind == "auto":
-            kind = "fullrank" if prior.n_dim <= MOST_FULL else "lowrank"
+            most = MOST_ON if few else MOST_FULL
+            kind = "fullrank" if prior.n_dim <= most else "lowrank"
         played = None
-        few = isinstance(prior, FullRank) and len(matches.first) < prior.n_dim
         if few and kind == "fullrank":
             played = Played(matches, prior)
             matches, prior = played.matches, played.prior
@@ -358,7 +363,7 @@ class BradleyTerry(
         def of_all(point):
             if played is not None:
                 return played.all_from(point)
-            if len(known) < 2 or kind != "fullrank":  # that of others is rough
+            if len(known) < 2:
                 return point
             # The advantage of being at home keeps its prior.
             scales = np.append(np.full(offset, np.inf), np.full(items.size, scale))
@@ -395,7 +400,7 @@ class BradleyTerry(
                 if last is None:
                     model = SkillModel(matches, prior, name, *given)
                     point = model.start(mean, eta)
-                if learns and name != "lowrank":  # whose bound is a little rough
+                if learns and name == "meanfield":
                     scale, point, known, passes = learned_scale(model, point, known)
                     model = of_scale(model, scale)
                     point, prior = model.adopt(point), model.prior

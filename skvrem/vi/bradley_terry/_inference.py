@@ -249,7 +249,7 @@ def differences(self, codes, home=None):
 
 def _known(self, labels, handle_unknown="error"):
     """Return the numbers of labels; -1 is an item that the prior stands for."""
-    labels = np.asarray(labels)
+    labels = _as_labels(labels, isinstance(self.items_[0], tuple))
     numbers = self._numbers_of(labels.ravel())
     unknown = labels.ravel()[numbers < 0]
     if handle_unknown == "error" and unknown.size:
@@ -257,6 +257,17 @@ def _known(self, labels, handle_unknown="error"):
         shown = ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
         raise ValueError(f"{len(names)} items were not in the fit: {shown}.")
     return numbers.reshape(labels.shape)
+
+
+def _as_labels(given, of_tuples):
+    """Return a label or several as an array, in which a tuple may be one."""
+    if not of_tuples or isinstance(given, np.ndarray):
+        return np.asarray(given)
+    if isinstance(given, tuple) and not any(isinstance(one, tuple) for one in given):
+        labels = np.empty((), object)
+        labels[()] = given
+        return labels
+    return np.fromiter(given, object, len(given))
 
 
 def difference_interval(self, a: Any, b: Any, level: float = 0.95) -> Interval:

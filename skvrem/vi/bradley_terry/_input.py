@@ -87,9 +87,15 @@ def _as_objects(rows):
     Not strings of numbers, and of what is missing, that stand beside strings.
     """
     try:
-        return np.array(rows, dtype=object)
+        found = np.array(rows, dtype=object)
     except ValueError:  # ragged, as will be said
         return rows
+    if found.ndim != 3 or not isinstance(rows[0][0], tuple):
+        return found
+    pairs = np.empty(found.shape[:2], object)  # of labels that are tuples
+    for row, labels in zip(pairs, rows, strict=True):
+        row[:] = np.fromiter(labels, object, len(labels))
+    return pairs
 
 
 def _of_one_kind(labels):

@@ -238,3 +238,42 @@ def observe(first, second, home, curvature, columns):
                 columns[j, i] = keep * own - take * before[i]
                 before[i] += own * along[j]
             variance = wider
+
+
+@kernel(fastmath=CONTRACT)
+def tilted_moments(lead, n, low, high, t, nu, m, v, at, sd, nodes, mean, variance):
+    """Fill mean and variance (P,) of predictors by their matches and by N(m, v).
+
+    With s(x) = log(1 + exp(x)) the log-likelihood of a match is lead u - n A, A that of
+    Davidson's ties, less low s(t - u) + high s(t + u): no ties are those of nu = 0.
+    The product is summed over nodes at + sd z, z evenly spaced: it need not be near a
+    Gaussian.
+    """
+    log_p = np.empty(nodes.size)
+    for i in range(m.size):
+        half, top = 0.5 / v[i], -np.inf
+        for j in range(nodes.size):
+            u = at[i] + sd[i] * nodes[j]
+            away = u - m[i]
+            log_p[j] = lead[i] * u - half * away * away
+        if n[i] > 0.0:
+            for j in range(nodes.size):
+                x = 0.5 * abs(at[i] + sd[i] * nodes[j])
+                log_p[j] -= n[i] * (x + log(1.0 + exp(-2.0 * x) + nu * exp(-x)))
+        if t > 0.0:
+            for j in range(nodes.size):
+                u = at[i] + sd[i] * nodes[j]
+                down, up = t - u, t + u
+                log_p[j] -= low[i] * (max(down, 0.0) + log(1.0 + exp(-abs(down))))
+                log_p[j] -= high[i] * (max(up, 0.0) + log(1.0 + exp(-abs(up))))
+        for j in range(nodes.size):
+            top = max(top, log_p[j])
+        total = first = second = 0.0
+        for j in range(nodes.size):
+            p, z = exp(log_p[j] - top), nodes[j]
+            total += p
+            first += p * z
+            second += p * z * z
+        first /= total
+        mean[i] = at[i] + sd[i] * first
+        variance[i] = sd[i] * sd[i] * (second / total - first * first)

@@ -32,6 +32,8 @@ from skvrem.vi.gaussian._kernels import WIDEST, logistic_expectations
 from skvrem.vi.gaussian._model import PlainModel
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
 
+# Shortest step that directions of a low rank are found for.
+LEAST_TURN = 0.2
 # Matches that a thread takes at a time.
 CHUNK = 1 << 13
 # Nodes by the largest standard deviation of a predictor up to which their probabilities
@@ -378,6 +380,10 @@ class SkillModel(PlainModel):
         if step == 1.0:
             best, curvature = way.best.moved(moved), mean.curvature
             return Point(best, eta, curvature, way.variance, way.diagonal)
+        if isinstance(point.posterior, LowRank) and step < LEAST_TURN:
+            # Found anew for every short step that is tried, directions cost most of a
+            # fit, and near its end they err by more than a step gains.
+            return point._replace(posterior=point.posterior.moved(moved), eta=eta)
         curvature = point.curvature + step * (mean.curvature - point.curvature)
         return self._best(moved, eta, curvature, point.diagonal)
 

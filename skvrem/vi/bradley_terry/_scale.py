@@ -1,8 +1,9 @@
-"""How far skills lie apart, by the highest bound."""
+"""How far skills lie apart, by messages between items."""
 
 import numpy as np
 
 from skvrem.solvers import Whole
+from skvrem.vi.bradley_terry._messages import Messages
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._width import few_steps, most_likely_width, width_taken
 
@@ -20,9 +21,13 @@ def of_scale(model, scale):
 def learned_scale(model, point, known=()):
     """Return how far skills are likely to lie apart, and the posterior then, about.
 
+    That is where the evidence of expectation propagation and the logarithm of the
+    scale's prior peak: the highest bound does at too small a scale.
+
     Parameters
     ----------
     model : SkillModel
+        Of independent skills.
     point : Point
     known : tuple, default=()
         Of the logarithm of the scale, what `most_likely_width` takes and returns.
@@ -35,17 +40,15 @@ def learned_scale(model, point, known=()):
     passes : float
         Made over the matches.
     """
-    passes = 0.0
+    first = of_scale(model, np.exp(known[0] if known else 0.0))
+    result = few_steps(first, Whole(), first.adopt(point))
+    messages = Messages(first, result.point)
 
     def slope(log_scale):
-        nonlocal point, passes
-        scale = np.exp(log_scale)
-        other = of_scale(model, scale)
-        result = few_steps(other, Whole(), other.adopt(point))
-        point, passes = result.point, passes + result.history[-1].passes
-        q = point.posterior
-        square = (np.square(q.mean) + q.variance)[model.n_others :] / scale**2
-        return float(square.sum()) - square.size
+        return messages.slope(of_scale(model, np.exp(log_scale)))
 
     known = most_likely_width(slope, *known)
+    posterior = result.point.posterior.moved(messages.mean)
+    point = result.point._replace(posterior=posterior, eta=messages.eta)
+    passes = result.history[-1].passes + messages.rounds
     return width_taken(*known), point, known, passes
