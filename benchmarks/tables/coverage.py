@@ -10,7 +10,8 @@ mean of a set for one observation. What is shown is how far the share is from 0.
 - Components: loadings N(0, 1), noise 0.7; those of the fit are turned as near to the
   true ones as they can, as no data tell turns apart.
 - Skills: N(0, 1), ties and home advantage, half of the matches on neutral ground; the
-  prior has their scale, or learns it, which no interval takes for uncertain.
+  prior has their scale, or learns it.
+- Few matches: skills N(0, s^2), two to five matches an item, the scale is learned.
 - Groups: three classes, ten rows a group, two features, independent or with a
   correlation of 0.8; means and logarithms of scales of the population are N(0, 1), as
   the prior has it; contrasts are differences of two classes' coefficients.
@@ -34,6 +35,8 @@ from skvrem.exceptions import FewGroupsWarning
 LEVEL, WIDTH = 0.95, 1.959964
 # How far off a share may be, and simulated sets.
 CLOSE, SETS = 0.02, 2000
+# Of skills that lie far apart, with two matches or five each.
+CLOSE_FEW = 0.05
 
 
 def rows(run, label, simulate, close=CLOSE, sets=SETS):
@@ -161,6 +164,32 @@ def skills(run, n_items, n, scale):
 
     learned = ", learned scale" if scale == "learn" else ""
     yield from rows(run, f"{n} matches of {n_items}{learned}", simulate)
+
+
+@group(
+    {
+        "200-400": (200, 400, 3.0, 200),
+        "1200-2400": (1200, 2400, 3.0, 20),
+        "1200-2400-nearer": (1200, 2400, 1.5, 20),
+        "1200-6000": (1200, 6000, 3.0, 20),
+        "3000-6000": (3000, 6000, 3.0, 10),
+    }
+)
+def few_matches(run, n_items, n, spread, sets):
+    """Skills of items with a few matches each, whose scale is learned."""
+
+    def simulate(rng):
+        skill = spread * rng.normal(size=n_items)
+        a = rng.integers(n_items, size=n)
+        b = (a + rng.integers(1, n_items, size=n)) % n_items
+        y = (skill[a] - skill[b] + rng.logistic(size=n) > 0.0) + 0.0
+        model = BradleyTerry().fit(np.stack([a, b], axis=1), y)
+        truth = skill[model.items_]
+        truth = truth - truth.mean()
+        return {"skills": inside(truth, around(model.skill_, model.skill_std_))}
+
+    label = f"{n} matches of {n_items}, spread {spread:g}"
+    yield from rows(run, label, simulate, close=CLOSE_FEW, sets=sets)
 
 
 @group(
