@@ -183,6 +183,7 @@ def few_matches(run, n_items, n, spread, sets):
         a = rng.integers(n_items, size=n)
         b = (a + rng.integers(1, n_items, size=n)) % n_items
         y = (skill[a] - skill[b] + rng.logistic(size=n) > 0.0) + 0.0
+        warnings.filterwarnings("ignore", "The items fall into")
         model = BradleyTerry().fit(np.stack([a, b], axis=1), y)
         truth = skill[model.items_]
         truth = truth - truth.mean()
