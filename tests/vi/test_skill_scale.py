@@ -11,11 +11,11 @@ from sklearn.model_selection import GridSearchCV
 
 from skvrem import BradleyTerry, solvers
 from skvrem.vi.bradley_terry import _kernels as kernels
-from skvrem.vi.bradley_terry import _messages, _stream
+from skvrem.vi.bradley_terry import _model_messages, _stream
 from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.bradley_terry._input import aggregate
-from skvrem.vi.bradley_terry._messages import Messages
 from skvrem.vi.bradley_terry._model import Matches, SkillModel, outcomes
+from skvrem.vi.bradley_terry._model_messages import Messages
 from skvrem.vi.bradley_terry._scale import of_scale
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 from skvrem.vi.gaussian._width import most_likely_width, with_unknown_width
@@ -175,7 +175,7 @@ def test_groups_of_many_matches_are_not_taken_for_known():
     for most in (10, 2000):
         messages = Messages(model, point)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_messages, "MOST_WHOLE", most)
+            patch.setattr(_model_messages, "MOST_WHOLE", most)
             slopes.append(messages.slope(of_scale(model, 2.0)))
     # A percent of the scale is 20 in the derivative; without signs it is 200 away.
     np.testing.assert_allclose(*slopes, atol=20.0)
@@ -197,12 +197,12 @@ def test_moments_beside_a_match(ties, sd):
     nothing, ones = np.zeros(3), np.ones(3)
     matches = Matches(*np.zeros((2, 3), np.int32), np.empty(0), *counts)
     found = np.empty((2, 3))
-    given = _messages.counts_of(matches, ties, -0.3)
+    given = _model_messages.counts_of(matches, ties, -0.3)
     at = nothing + 0.5 * sd
     before = at, sd**2 * ones
     near = at, 0.7 * sd * ones
     for _ in range(4):  # sums follow what they have found
-        kernels.tilted_moments(*given, *before, *near, _messages.NODES, *found)
+        kernels.tilted_moments(*given, *before, *near, _model_messages.NODES, *found)
         near = found[0].copy(), np.sqrt(found[1])
     u = np.linspace(-8.0, 8.0, 20_001) * sd
     log_p = np.log(outcomes(ties, u, -0.3))

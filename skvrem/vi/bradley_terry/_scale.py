@@ -3,7 +3,7 @@
 import numpy as np
 
 from skvrem.solvers import Whole
-from skvrem.vi.bradley_terry._messages import Messages
+from skvrem.vi.bradley_terry._model_messages import Messages
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._width import few_steps, most_likely_width, width_taken
 
