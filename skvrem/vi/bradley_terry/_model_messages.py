@@ -30,7 +30,7 @@ TOL_EACH, MOST_ROUNDS = 5e-4, 30
 # Matches that a thread takes at a time.
 CHUNK = 1 << 11
 # Parameters up to which the whole covariance is at hand, and the vectors of random
-# signs that its trace is found by beyond: it errs by a percent of the scale at most.
+# signs that its trace is found by beyond.
 MOST_WHOLE, PROBES = 300, 8
 # Least share of a precision that a match has, and the most, but for rounding errors.
 LEAST, MOST_OWN = 1e-10, 1.0 - 1e-10
