@@ -13,7 +13,7 @@ from skvrem.utils._base import optional
 from skvrem.utils._reports import outside
 
 # First bytes of a file, and what can be read; another number is another format.
-MAGIC, FORMAT = b"skvrem checkpoint ", 3
+MAGIC, FORMAT = b"skvrem checkpoint ", 4
 
 
 class Checkpoint:

@@ -189,6 +189,37 @@ def test_a_fit_goes_on_from_any_epoch(name, tmp_path):
             check_equal(fitted(resumed), fitted(whole))
 
 
+def led_on():
+    """Yield fits with several ends, each of which may lead on by moves."""
+    rng = np.random.default_rng(1)
+    means = rng.normal(size=(4, 2))
+    parts = rng.uniform(size=(150, 4)) < 0.4
+    yield "factorial", skvrem.FactorialMixture(4, n_init=6), parts @ means
+    yield "factorial-race", skvrem.FactorialMixture(3), parts @ means
+    states = rng.integers(4, size=50).repeat(6)
+    rows = 2.0 * rng.normal(size=(4, 2))[states]
+    # Of values that come again one start is made, which others race without.
+    rows[:60, 0] = 0.0
+    yield "hmm", skvrem.VRHMM(4), rows
+    yield "hmm-whole", skvrem.VRHMM(5, n_init=4), rows
+
+
+LED_ON = {name: case for name, *case in led_on()}
+
+
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.CollapsedComponentWarning")
+@pytest.mark.parametrize("name", LED_ON)
+def test_a_fit_goes_on_without_what_others_have_left_behind(name, tmp_path):
+    estimator, rows = LED_ON[name]
+    rows = rows + 0.1 * np.random.default_rng(2).normal(size=rows.shape)
+    estimator = clone(estimator).set_params(random_state=0)
+    checkpoint = Copying(str(tmp_path / "fit"), every=23)
+    whole = checkpoint.fit(clone(estimator), rows)
+    assert len(whole.init_scores_) > 3
+    for path in checkpoint.copies[:: max(1, len(checkpoint.copies) // 8)]:
+        check_equal(fitted(warm(path).fit(rows)), fitted(whole))
+
+
 # Six epochs and six more
 
 

@@ -5,6 +5,8 @@ stay there in an optimum of components as these were once: rows keep codes that 
 poor for the components as they stand now, and the components those that suit them.
 """
 
+from functools import partial
+
 import numpy as np
 
 from skvrem.factorial._moves import LEFT, among_best
@@ -42,7 +44,7 @@ class FreshCodes:
         self.ends, self.moves = ends, moves
         self.left, self.known, self.moved = AGAIN, -np.inf, False
 
-    def __call__(self, end, left):
+    def __call__(self, end, left, search):
         """Return a point to begin from once more, or None, what it cost, and False.
 
         Parameters
@@ -50,13 +52,15 @@ class FreshCodes:
         end : skvrem.solvers.Result
         left : int
             Epochs that there may be.
+        search : callable
+            See :class:`skvrem.solvers.Start`.
         """
         point, passes, more = None, 0.0, 0.0
         if end.converged and left >= LEFT and self._stale(end.objective):
-            point, passes = self._find(end)
+            point, passes = search("codes", partial(self._find, end))
         self.moved = point is None
         if self.moved and self.moves is not None:
-            point, more, _ = self.moves(end, left)
+            point, more, _ = self.moves(end, left, search)
         return point, passes + more, False
 
     def _stale(self, objective):

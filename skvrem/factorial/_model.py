@@ -66,7 +66,7 @@ class FactorialPoint(NamedTuple):
     `recentre` lets the two change places. Without rows a visit begins at π. Those of
     rows that lie elsewhere lie there, too. `tempered`: the last estimate was of a
     temperature above 1. The statistics, an average, would not say so of an update at
-    once.
+    once. `n_reseeded`: how many components have been told apart at a temperature of 1.
     """
 
     parameters: Parameters
@@ -77,6 +77,7 @@ class FactorialPoint(NamedTuple):
     trials: int = 0
     repaired: tuple = ()
     tempered: bool = False
+    n_reseeded: int = 0
 
     #: What a pass writes to.
     written = ("after",)
@@ -121,7 +122,6 @@ class FactorialModel(Averaging):
     def __post_init__(self):
         self.dtype = np.dtype(self.dtype)
         self.recall_passes = 0 if self.keep_sums else 1
-        self.n_reseeded = 0
 
     # E step
 
@@ -499,9 +499,9 @@ class FactorialModel(Averaging):
         gap = square[:, None] + square - 2.0 * means @ means.T
         same = gap <= MERGED * 0.5 * (square[:, None] + square)
         twins = np.flatnonzero(np.tril(same, -1).any(axis=1))
-        if not twins.size or (not point.tempered and self.n_reseeded + twins.size > k):
+        counted = point.n_reseeded + (0 if point.tempered else twins.size)
+        if not twins.size or (not point.tempered and counted > k):
             return point._replace(repaired=())
-        self.n_reseeded += 0 if point.tempered else twins.size
         size = JITTER * np.sqrt(square[twins] / means.shape[1])
         noise = size[:, None] * rng.standard_normal((twins.size, means.shape[1]))
         means = means.copy()
@@ -512,6 +512,7 @@ class FactorialModel(Averaging):
             parameters=parameters,
             statistics=point.statistics._replace(sum_zx=sum_zx),
             repaired=tuple(twins.tolist()),
+            n_reseeded=counted,
         )
 
 

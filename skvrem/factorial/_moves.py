@@ -12,6 +12,8 @@ k-means with a centre that stays at zero, from residuals of random rows on. Move
 least squares are lowest come first.
 """
 
+from functools import partial
+
 import numpy as np
 
 from skvrem.factorial._model import from_fractions, to_fractions
@@ -53,7 +55,7 @@ class FactorMoves:
         self.least = max(least, noise)
         self.moved = False
 
-    def __call__(self, end, left):
+    def __call__(self, end, left, search):
         """Return a point to begin from once more, or None, what it cost, and False.
 
         Parameters
@@ -61,14 +63,15 @@ class FactorMoves:
         end : skvrem.solvers.Result
         left : int
             Epochs that there may be.
+        search : callable
+            See :class:`skvrem.solvers.Start`.
         """
         if self.moved or not end.converged or left < LEFT:
             return None, 0.0, False
         self.moved = True
         if not among_best(self.ends, end.objective):
             return None, 0.0, False
-        point, passes = self._climb(end.point)
-        return point, passes, False
+        return *search("moves", partial(self._climb, end.point)), False
 
     def _climb(self, point):
         """Return where moves lead, None if nowhere higher, and the passes made."""

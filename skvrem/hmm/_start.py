@@ -460,7 +460,7 @@ class Moves:
         self.share = seen.total_weight / data.total_weight
         self.left, self.best = TIMES, -np.inf
 
-    def __call__(self, end, left):
+    def __call__(self, end, left, search):
         """Return a point to begin from once more, or None, what it cost, and False.
 
         None is where no move is worth it; all others lead on from the end.
@@ -470,22 +470,28 @@ class Moves:
         end : skvrem.solvers.Result
         left : int
             Epochs that there may be.
+        search : callable
+            See :class:`skvrem.solvers.Start`.
         """
         if left < 1 or not self.left or end.objective <= self.best:
             return None, 0.0, False
         self.left, self.best = self.left - 1, end.objective
+        return *search("moves", partial(self._climb, end.point)), False
+
+    def _climb(self, point):
+        """Return where a move leads, None if none leads higher, and the passes made."""
         rng, passes = np.random.default_rng(0), 0.0
         # Half a nat for each parameter of a state is what it gains by fitting noise.
         own = self.model.n_parameters() / self.model.emission.n_states_
-        least = self._run(end.point, rng).advance(0).anchor.objective
+        least = self._run(point, rng).advance(0).anchor.objective
         least += 0.5 * own / self.seen.total_weight
-        proposed = partial(_proposed, self.model, end.point.parameters)
+        proposed = partial(_proposed, self.model, point.parameters)
         for parameters in self.sample.ask(proposed, rng):
             run = self._run(self.model.start(parameters), rng)
             passes += self.share * try_out(run, EPOCHS, least).passes
             if run.anchor.objective > least:
-                return run.anchor.point, passes, False
-        return None, passes, False
+                return run.anchor.point, passes
+        return None, passes
 
     def _run(self, point, rng):
         return Run(self.model, Batch(), self.seen, point, tol=0.0, rng=rng)

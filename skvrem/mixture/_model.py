@@ -115,7 +115,6 @@ class GaussianMixtureModel(Averaging):
         self.missing = missing
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
-        self.n_reseeded = 0
         self._seen = None
 
     @property
@@ -425,9 +424,9 @@ class GaussianMixtureModel(Averaging):
         dead[list(point.repaired)] = True
         dead[np.flatnonzero(dead)[data.n_units :]] = False
         n_dead = int(dead.sum())
-        if n_dead == 0 or n_dead == k or self.n_reseeded + n_dead > k:
+        counted = point.n_reseeded + n_dead
+        if n_dead == 0 or n_dead == k or counted > k:
             return point._replace(repaired=())
-        self.n_reseeded += n_dead
         sample = data.sample(RESEED_ROWS, rng)
         log_joint = self.log_joint(parameters, sample, np.float64)
         density = np.logaddexp.reduce(log_joint[:, ~dead], axis=1)
@@ -445,4 +444,5 @@ class GaussianMixtureModel(Averaging):
             covariances[dead] = np.average(covariances[~dead], axis=0, weights=alive)
         factors, _ = self.precisions_cholesky(covariances)
         reseeded = self.start(Parameters(weights, means, covariances, factors))
-        return reseeded._replace(repaired=tuple(np.flatnonzero(dead).tolist()))
+        repaired = tuple(np.flatnonzero(dead).tolist())
+        return reseeded._replace(repaired=repaired, n_reseeded=counted)

@@ -236,7 +236,7 @@ class Trail:
         self.most: Any = None
         self.least = -np.inf
 
-    def again(self, end, left):
+    def again(self, end, left, search=None):
         """Return where to begin once more, what it cost, and whether at another start.
 
         Parameters
@@ -244,6 +244,8 @@ class Trail:
         end : skvrem.solvers.Result
         left : int
             Epochs that there may be.
+        search : callable, default=None
+            Of no use: nobody else starts beside it, to leave an end behind.
 
         Returns
         -------

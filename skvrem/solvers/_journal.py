@@ -27,6 +27,8 @@ USUAL_COST = 0.02
 # What may differ from the fit that goes on.
 FREE = frozenset({"max_iter", "n_jobs", "verbose", "verbose_interval", "warm_start"})
 
+#: In place of a point that a fit has left behind.
+LEFT_BEHIND = "left behind"
 #: The estimator whose fit is to be written, and the checkpoint that writes it.
 asked_for: ContextVar = ContextVar("asked for", default=None)
 _journal: ContextVar = ContextVar("journal of the fit that runs", default=None)
@@ -42,18 +44,21 @@ class Slot:
         of random numbers then, and those of what else knows more as a fit goes on.
     losses : list
         How these compared with those of others.
+    led : dict
+        Whether what was looked for from its end led on, and the passes, by name.
     saved : dict or None
         Its state, as :meth:`skvrem.solvers.Run.state` says it.
     """
 
     def __init__(self, journal):
         self.journal, self.run = journal, None
-        self.results, self.losses, self.saved, self.n_told = [], [], None, 0
+        self.results, self.losses, self.led = [], [], {}
+        self.saved, self.n_told = None, 0
 
     def __getstate__(self):
         if self.run is not None and self.run.anchor is not None:
             self.saved = self.run.state()
-        names = "results", "losses", "saved"
+        names = "results", "losses", "led", "saved"
         return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state):
@@ -95,6 +100,19 @@ class Slot:
         if len(self.losses) < self.n_told:
             self.losses.append(make())
         return self.losses[self.n_told - 1]
+
+    def lead(self, name, find):
+        """Return where a search from the end leads, or None, and the passes it takes.
+
+        What it led to is left behind where the end is, and so are the results of runs
+        from there on: they are known.
+        """
+        if self.results and self.results[-1][0].point is None:
+            leads, passes = self.led.get(name, (False, 0.0))
+            return LEFT_BEHIND if leads else None, passes
+        point, passes = find()
+        self.led[name] = point is not None, passes
+        return point, passes
 
     def drop(self):
         """Forget where the run has come to, which others have left behind."""

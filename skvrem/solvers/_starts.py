@@ -39,7 +39,10 @@ class Start(NamedTuple):
         returns a point to begin from once more, or None, the passes that it cost to
         find out, and whether the point has nothing to do with that end. The best of
         these ends is that of the start. Where it has a false attribute `moved`, the
-        point has the parameters of that end, and no row of the history.
+        point has the parameters of that end, and no row of the history. Who has other
+        starts beside it looks at the point of the Result by a third argument alone, as
+        that may be left behind where a fit is resumed: called with a name and a search
+        that returns a point or None, and passes, it returns these.
     n_points : int
         To begin from at most, of which each has all epochs: this one, and such as have
         nothing to do with an end.
@@ -108,10 +111,7 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     def see(entrant, result):
         scores[entrant.number] = result.objective
         epochs[entrant.number] = result.n_iter
-        slot = entrant.slots[-1]
-        find = partial(entrant.loss, result)
-        unknown = slot is None or result.stopped  # the latter are not kept
-        return *(find() if unknown else slot.loss(find)), entrant.number
+        return *entrant.found, entrant.number
 
     # One at a time, but in a race.
     entrants: Any = map(enter, range(progress.n_init))
@@ -194,6 +194,7 @@ class _Entrant:
         self.known, self.data = known, data
         self.seen = data if plan.sample is None else plan.sample
         self.paused: Any = None
+        self.found: Any = None  # the loss of where it has come to
         self.began, rng = time.perf_counter(), np.random.default_rng(seed)
         begin = start(rng)
         self.attributes, self.degenerate = begin.attributes, begin.degenerate
@@ -234,6 +235,7 @@ class _Entrant:
     def pause(self):
         """Return where the start has come to."""
         self.paused = self.run.result()
+        self.found = self.loss(self.paused)
         return self.paused
 
     def may_overtake(self, first):
@@ -270,16 +272,23 @@ class _Entrant:
             self.run.advance(0).reason = led.reason
 
     def loss(self, result):
-        """Return what is lower the better: what is degenerate counts for nothing."""
+        """Return what is lower the better, as its run's slot knows it."""
+        slot, find = self.run.slot, partial(self._loss, result)
+        unknown = slot is None or result.stopped  # the latter are not kept
+        return find() if unknown else slot.loss(find)
+
+    def _loss(self, result):
+        """Return whether, or how much, it is degenerate, then what it is worth."""
         degenerate = self.degenerate is not None and self.degenerate(result.point)
         return int(degenerate), -np.nan_to_num(result.objective, nan=-np.inf)
 
     def finish(self):
         """Go on to the end, and from there; points of other origin have all epochs."""
         best = end = self._to_the_end()
+        self.found = loss = self.loss(end)
         left = self.most - end.n_iter
         while self.again is not None and not end.stopped:
-            point, passes, anew = self.again(end, left)
+            point, passes, anew = self.again(end, left, self._search)
             if point is None:
                 return self._spent(best, end.history[-1].passes + passes)
             if anew:
@@ -291,12 +300,18 @@ class _Entrant:
             led, self.run = end, self._go_on(end, point, passes, **how)
             end = self.run.advance(left).result()
             left -= end.n_iter
-            # What is degenerate has no part in the rest.
-            if not (anew or self.loss(led)[0]):
+            apart, loss = anew or loss[0], self.loss(end)
+            if not apart:  # what is degenerate has no part in the rest
                 moved = getattr(self.again, "moved", True)
                 end = joined([led, end], moved=moved)
-            best = min(best, end, key=lambda result: by_loss(self.loss(result)))
+            if by_loss(loss) < by_loss(self.found):
+                best, self.found = end, loss
         return best
+
+    def _search(self, name, find):
+        """Return where a search from the last end leads, and what it has cost."""
+        slot = self.run.slot
+        return find() if slot is None else slot.lead(name, find)
 
     def _spent(self, result, passes):
         """Return a result that more passes have gone into."""
@@ -320,8 +335,8 @@ class _Entrant:
         left = self.most - result.n_iter
         if result.converged or result.stopped or not left:
             return result
-        last = self._go_on(result, result.point)
-        return joined([result, last.advance(left).result()])
+        self.run = self._go_on(result, result.point)
+        return joined([result, self.run.advance(left).result()])
 
 
 def _compare(one, other):

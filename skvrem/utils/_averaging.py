@@ -26,6 +26,8 @@ class AveragingPoint(NamedTuple):
         Fractions of the last correction that were infeasible.
     repaired : tuple of int
         Parts whose own statistics allowed no parameters, left as they were.
+    n_reseeded : int
+        Parts that have been seeded anew on the way here.
     """
 
     parameters: Any
@@ -33,6 +35,7 @@ class AveragingPoint(NamedTuple):
     reference: Any = None
     trials: int = 0
     repaired: tuple = ()
+    n_reseeded: int = 0
 
 
 class Averaging:

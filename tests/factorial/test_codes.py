@@ -14,6 +14,10 @@ from tests.factorial import oracle
 from tests.factorial.test_model import parts  # noqa: F401
 
 
+def _search(name, find):
+    return find()
+
+
 def overlapping(seed=0, n=2000, k=8, d=10):
     rng = np.random.default_rng(seed)
     means, share = 1.5 * rng.normal(size=(k, d)), rng.uniform(0.15, 0.6, k)
@@ -99,7 +103,7 @@ def test_codes_are_found_anew_at_the_best_ends_while_the_bound_rises():
     at, kept = end.objective, end.point.codes.copy()
 
     def tried(ends, end=end, left=300):
-        return FreshCodes(make, data, 1e-3, ends)(end, left)[1] > 0.0
+        return FreshCodes(make, data, 1e-3, ends)(end, left, _search)[1] > 0.0
 
     assert tried([at + 1.0, at + 2.0, at - 1.0])
     assert not tried([at + 1.0, at + 2.0, at + 3.0])
@@ -108,18 +112,18 @@ def test_codes_are_found_anew_at_the_best_ends_while_the_bound_rises():
     assert not tried([], end=end._replace(reason="max_iter"))
     ends = []
     again = FreshCodes(make, data, 1e-3, ends)
-    point, passes, anew = again(end, 300)
+    point, passes, anew = again(end, 300, _search)
     np.testing.assert_array_equal(end.point.codes, kept)
     assert passes > 0.0
     assert not anew
     assert ends == [at]
     # No more of them where the last have not led higher.
-    assert again(end, 300) == (None, 0.0, False)
+    assert again(end, 300, _search) == (None, 0.0, False)
     rng = np.random.default_rng(0)
     led = run(make(), Batch(), data, point, tol=1e-3, rng=rng, max_iter=0)
     assert led.objective > at + 1e-3
     least = 2.0 * (led.objective - at)
-    assert FreshCodes(make, data, least, [])(end, 300)[0] is None
+    assert FreshCodes(make, data, least, [])(end, 300, _search)[0] is None
 
 
 @pytest.mark.parametrize("solver", ["stochastic", "svrg", "saga", "incremental"])

@@ -17,6 +17,10 @@ from skvrem.solvers import Batch, Run
 from tests.factorial import oracle
 
 
+def _search(name, find):
+    return find()
+
+
 def residual_of(rest, weight, codes):
     """What a binary factor leaves of rows, with its vector at its best."""
     on = codes > 0.5
@@ -109,7 +113,7 @@ def test_moves_lead_out_of_a_poor_optimum(poor):
     best = FactorialMixture(3, n_init=10, random_state=0).fit(*poor[:1], None, poor[1])
     assert end.objective < best.objective_ - 0.5  # or there is nothing to leave
     kept = end.point.codes.copy()
-    point, passes, anew = FactorMoves(make, data, 1e-3, [])(end, 300)
+    point, passes, anew = FactorMoves(make, data, 1e-3, [])(end, 300, _search)
     np.testing.assert_array_equal(end.point.codes, kept)
     assert passes > 0.0
     assert not anew
@@ -122,7 +126,7 @@ def test_only_the_best_ends_are_moved_and_none_twice(poor):
     at, nothing = end.objective, (None, 0.0, False)
 
     def tried(ends, end=end, left=300):
-        return FactorMoves(make, data, 1e-3, ends)(end, left)[1] > 0.0
+        return FactorMoves(make, data, 1e-3, ends)(end, left, _search)[1] > 0.0
 
     assert tried([])
     assert tried([at + 1.0, at + 2.0, at - 1.0])
@@ -132,8 +136,8 @@ def test_only_the_best_ends_are_moved_and_none_twice(poor):
     assert not tried([], end=end._replace(reason="max_iter"))
     ends = []
     moves = FactorMoves(make, data, 1e-3, ends)
-    moves(end, 300)
-    assert moves(end, 300) == nothing
+    moves(end, 300, _search)
+    assert moves(end, 300, _search) == nothing
     assert ends == [at]
 
 

@@ -931,17 +931,16 @@ def test_components_are_seeded_anew_once_each_on_average():
     start = model.start(Parameters(weights, np.zeros((4, 2)), covariances, factors))
     data = as_source(X)
     point = model.reseed(start, data, rng)
-    assert point.repaired == (1, 3) and model.n_reseeded == 2
+    assert point.repaired == (1, 3) and point.n_reseeded == 2
     found = point.parameters
     assert {tuple(row) for row in found.means[[1, 3]]} == {(30.0, 30.0), (-40.0, 0.0)}
     np.testing.assert_allclose(found.weights, np.array([0.7, 0.125, 0.3, 0.125]) / 1.25)
     np.testing.assert_allclose(found.covariances[1], np.eye(2) * 1.3)
-    assert model.reseed(start, data, rng).repaired == (1, 3)  # 4 of 4
-    assert model.reseed(start, data, rng).repaired == ()
-    model.n_reseeded = 3
-    assert model.reseed(start, data, rng).repaired == ()
-    assert model.n_reseeded == 3
-    model.n_reseeded = 0
+    last = model.reseed(start._replace(n_reseeded=2), data, rng)
+    assert last.repaired == (1, 3) and last.n_reseeded == 4  # of 4
+    for n_reseeded in 3, 4:
+        spent = model.reseed(start._replace(n_reseeded=n_reseeded), data, rng)
+        assert spent.repaired == () and spent.n_reseeded == n_reseeded
     for rows, dead in ((0.7, ()), (0.3, (3,))):  # half a row is enough to stay
         weights = np.array([0.5, 0.25, 0.25, rows / 62])
         parameters = start.parameters._replace(weights=weights)
