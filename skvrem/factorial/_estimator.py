@@ -1,7 +1,6 @@
 """The scikit-learn shell of the factorial mixture."""
 
 import warnings
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -11,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem import schedules, solvers
+from skvrem import solvers
 from skvrem.data import (
     as_source,
     averaged,
@@ -23,23 +22,9 @@ from skvrem.data import (
     streamed,
 )
 from skvrem.exceptions import CollapsedComponentWarning
-from skvrem.factorial._codes import FreshCodes
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters
-from skvrem.factorial._moves import FactorMoves
-from skvrem.factorial._start import (
-    LEAST_NOISE,
-    NOISE_SHARE,
-    fit_of_sample,
-    kinds_of_starts,
-    learned_temperature,
-    moments,
-    moves_lead_on,
-    resume,
-    rows_of_a_sample,
-    starting_parameters,
-    starting_temperature,
-)
+from skvrem.factorial._start import LEAST_NOISE, Starts, moments, resume
 from skvrem.utils._base import (
     ComponentsMixin,
     VersionedPickle,
@@ -74,7 +59,6 @@ from skvrem.utils._validation import (
 
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
-MOST_ANNEALING = 100
 
 
 class FactorialMixture(
@@ -434,25 +418,6 @@ class FactorialMixture(
             keep_sums=keep_sums,
         )
 
-    def _quietly(self, how, point, data, rng):
-        """Return where a point leads while its noise is what it is, and the passes."""
-        model = self._model(*how)
-        model = replace(model, learn=(False, *model.learn[1:]))
-        run = solvers.Run(model, solvers.Batch(), data, point, tol=self.tol, rng=rng)
-        end = run.advance(self.max_iter).result()
-        return end.point, end.history[-1].passes
-
-    def _temperature(self, highest, total_weight):
-        """Return the temperature of an epoch, as a function of its number."""
-        if highest == 1.0:
-            return schedules.Constant(1.0)
-        length = self.annealing_iter
-        if length == "auto":
-            length = min(MOST_ANNEALING, self.max_iter // 2)
-        if self.tempering == "global":
-            return learned_temperature(highest, length, total_weight)
-        return schedules.Linear(highest, length)
-
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         data, dtype = self._open(X, sample_weight, reset=True)
@@ -474,14 +439,6 @@ class FactorialMixture(
         warm = self.warm_start and hasattr(self, "components_")
         last = solvers.of_rows(self, given, "components_") if warm else None
         total, variance = data.total_weight, found.variance
-        kinds = kinds_of_starts(self, data, found, warm)
-        left = iter(kinds)
-        moving = not warm and moves_lead_on(self, data, found)
-        quiet = among(self.noise_variance, ["learn"])
-        # Other solvers would begin once more, with steps that can lead away.
-        climbs = solver == "batch"
-        ends: list = []
-        stale: list = []
         known = (self.n_samples_seen_, self._seen_weight()) if warm else (0, 0.0)
         seen = {
             "n_samples_seen_": known[0] + data.n_units,
@@ -493,42 +450,15 @@ class FactorialMixture(
 
         how = total, dtype, variance, self.inner_iter, keep_sums
         make = partial(self._model, *how)
-
-        def start(rng):
-            model, kind = make(), next(left)
-            sampled, passes = None, 0.0
-            if kind.directions == "sample":
-                size = rows_of_a_sample(self, data, found)
-                sampled, passes = fit_of_sample(self, data, size, rng)
-            if warm or sampled is not None:
-                point = resume(self if warm else sampled, model, data, d, last)
-                if last is None:
-                    point, more = model.refill(point, data)
-                    passes += more
-            else:
-                begun = starting_parameters(self, found, data, rng, kind)
-                point = model.start(begun, data)
-                if quiet and kind.noise < NOISE_SHARE:
-                    point, passes = self._quietly(how, point, data, rng)
-            first = kind.temperature
-            if first == "auto":
-                at = point.parameters
-                first = starting_temperature(model, at, data, variance, rng)
-            temperature = self._temperature(first, total)
-            known = make, data, self.tol
-            again = FactorMoves(*known, ends) if moving else None
-            if climbs:
-                again = FreshCodes(*known, stale, again)
-            start = model, point, describe, passes, temperature
-            return solvers.Start(*start, again=again)
-
         random_state = check_random_state(self.random_state)
-        with Progress(self, X, y, len(kinds)) as progress:
+        starts = Starts(self, make, data, found, describe, warm, last)
+        with Progress(self, X, y, len(starts.kinds)) as progress:
             best, attributes = solvers.run_starts(
-                self, start, plan, data, progress, random_state
+                self, starts.begin, plan, data, progress, random_state
             )
         warn_not_converged(self, best)
-        self._warn_vanished(best.point.parameters, [kind.temperature for kind in kinds])
+        temperatures = [kind.temperature for kind in starts.kinds]
+        self._warn_vanished(best.point.parameters, temperatures)
         vars(self).update(attributes)
         if not data.remote:
             point = make().pack(best.point)

@@ -1,24 +1,30 @@
 """Where a fit of the factorial mixture begins, and how it cools."""
 
-from itertools import cycle, islice, pairwise
-from typing import Any, NamedTuple
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from skvrem.data import column_moments, fitted_to_some
+from skvrem.factorial._codes import FreshCodes
+from skvrem.factorial._kinds import (
+    NOISE_SHARE,
+    kinds_of_starts,
+    moves_lead_on,
+    rows_of_a_sample,
+)
 from skvrem.factorial._model import FactorialPoint
 from skvrem.factorial._model_bound import Parameters, Statistics, calibration
-from skvrem.schedules import LearnedTemperature
-from skvrem.solvers import remembered
+from skvrem.factorial._moves import FactorMoves
+from skvrem.schedules import Constant, LearnedTemperature, Linear
+from skvrem.solvers import Batch, Run, Start, remembered
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._validation import among, check_given
 
-# What is to be learned starts from: activations, and the noise's part of the variance.
-ACTIVATION, NOISE_SHARE = 0.3, 0.3
-# The latter of untempered starts, in turn. Where noise is as wide as clusters are apart
-# these are one, and what is between them is noise for good: less stays until they part.
-NOISES = NOISE_SHARE, 0.03, NOISE_SHARE, 0.1, NOISE_SHARE, 0.01
+# What activations that are to be learned start from.
+ACTIVATION = 0.3
 # The smallest noise that is learned, as a part of the variance.
 LEAST_NOISE = 1e-6
 # Deviations that components start apart, in those of the rows.
@@ -26,13 +32,6 @@ APART = 0.1
 # The part of a cluster's way from the mean that a component starts with: several are
 # active in a row, and the sum of whole ones would overshoot.
 NEAR = 0.3
-# Squared lengths of the mean, in parts of the variance, above which one component may
-# have to hold it, and above which it is the likelier start: parts that are active in
-# less than half of the rows lie below, unless they overlap much.
-FAR, FARTHER = 0.5, 2.0
-# And above which there are no moves: the prior that components share is then as wide as
-# the mean is long, and the bound is higher where some are nothing.
-FARTHEST = 1e3
 # Activation that is to be learned of a component that begins at the mean, in all rows.
 ALWAYS = 0.99
 # Rounding of sums of squares, in parts of the variance, that leaves a fit its sense.
@@ -42,17 +41,11 @@ TILE_SIZE = 1 << 18
 SAMPLE, SAMPLE_SIZE = 1000, 1 << 20
 # Rows for each component that directions are found from, however many features.
 FEWEST_ROWS = 5
-# Numbers of X times components that pairs of starts look at altogether, one pair at
-# least and three at most, with as many untempered starts more as pairs would follow, up
-# to 24: optima differ by tenths of nats a row.
-WORTH, MOST_PAIRS, MOST_MORE = 4_000_000, 3, 24
-# Of larger X, numbers of rows times components that are fitted with more starts and
-# moves to begin from, the fewest rows for each feature or component of these, and the
-# most of all.
-SAMPLE_WORTH, FEWEST_SAMPLED, MOST_SAMPLED = 500_000, 5, 2000
 # A variance with an inverse.
 LEAST_VARIANCE = 1e-290
 
+# Epochs of annealing where nobody says how many.
+MOST_ANNEALING = 100
 N_TEMPERATURES = 100
 # The share of the first temperatures that is left when the learning ends: exp(-4).
 DECAY = 4.0
@@ -70,28 +63,88 @@ class RowMoments(NamedTuple):
         return float(np.square(self.mean).mean() / self.variance)
 
 
-class KindOfStart(NamedTuple):
-    """What a start is like.
+class Starts:
+    """Makes the starts of a fit, of one kind after the other.
+
+    Parameters
+    ----------
+    estimator : FactorialMixture
+    make : callable
+        Returns a FactorialModel.
+    data : source
+    moments : RowMoments
+    describe : callable
+        Turns a point and its objective into fitted attributes.
+    warm : bool
+        Whether the one start is where the last fit has ended.
+    last : FactorialPoint or None
+        That end, where it was of the same rows.
 
     Attributes
     ----------
-    temperature : float or "auto"
-        The first.
-    directions : {"isotropic", "rows", "clusters", "sample"} or None
-        Where those of the components are from; None where the start is warm. "sample"
-        begins where a fit of some of the rows has ended.
-    intercept : bool
-        Whether one component begins at the mean, active in all rows, and the others
-        beside zero.
-    noise : float, default=NOISE_SHARE
-        That it begins with, where it is learned, as a part of the variance. Below
-        NOISE_SHARE it stays so until the start has ended, and is learned from there on.
+    kinds : list of KindOfStart
     """
 
-    temperature: Any
-    directions: str | None
-    intercept: bool = False
-    noise: float = NOISE_SHARE
+    def __init__(self, estimator, make, data, moments, describe, warm, last):
+        self.estimator, self.make, self.data = estimator, make, data
+        self.moments, self.describe = moments, describe
+        self.warm, self.last = warm, last
+        self.kinds = kinds_of_starts(estimator, data, moments, warm)
+        self._left = iter(self.kinds)
+        self._moving = not warm and moves_lead_on(estimator, data, moments)
+        # Of starts that have ended, before and after codes were found anew.
+        self._ends: list = []
+        self._stale: list = []
+
+    def begin(self, rng):
+        """Return the next start."""
+        model, kind = self.make(), next(self._left)
+        point, passes = self._point(model, kind, rng)
+        first, variance = kind.temperature, self.moments.variance
+        if first == "auto":
+            at = point.parameters
+            first = starting_temperature(model, at, self.data, variance, rng)
+        temperature = temperature_of(self.estimator, first, self.data.total_weight)
+        how = model, point, self.describe, passes, temperature
+        return Start(*how, again=self._leads_on())
+
+    def _point(self, model, kind, rng):
+        """Return where a start of a kind begins, and the passes it has cost."""
+        estimator, data = self.estimator, self.data
+        from_fit, passes = estimator if self.warm else None, 0.0
+        if kind.directions == "sample":
+            size = rows_of_a_sample(estimator, data, self.moments)
+            from_fit, passes = fit_of_sample(estimator, data, size, rng)
+        if from_fit is not None:
+            point = resume(from_fit, model, data, data.n_features, self.last)
+            if self.last is not None:
+                return point, passes
+            point, more = model.refill(point, data)
+            return point, passes + more
+        begun = starting_parameters(estimator, self.moments, data, rng, kind)
+        point = model.start(begun, data)
+        quiet = among(estimator.noise_variance, ["learn"]) and kind.noise < NOISE_SHARE
+        return self._quietly(point, rng) if quiet else (point, passes)
+
+    def _quietly(self, point, rng):
+        """Return where a point leads while its noise is what it is, and the passes."""
+        model = self.make()
+        model = replace(model, learn=(False, *model.learn[1:]))
+        how = {"tol": self.estimator.tol, "rng": rng}
+        run = Run(model, Batch(), self.data, point, **how)
+        end = run.advance(self.estimator.max_iter).result()
+        return end.point, end.history[-1].passes
+
+    def _leads_on(self):
+        """Return what leads on from the end of a start, or None.
+
+        Other solvers would begin once more, with steps that can lead away.
+        """
+        known = self.make, self.data, self.estimator.tol
+        moves = FactorMoves(*known, self._ends) if self._moving else None
+        if not among(self.estimator.solver, ["auto", "batch"]):
+            return moves
+        return FreshCodes(*known, self._stale, moves)
 
 
 def moments(data):
@@ -146,127 +199,6 @@ def _checked(data, mean, variance, dtype):
             "(sklearn.preprocessing.StandardScaler(with_std=False))."
         )
     return found
-
-
-def kinds_of_starts(estimator, data, moments, warm):
-    """Return what each start is like.
-
-    Where features outnumber rows, what a row has along a random direction is little
-    beside what the values of a component cost, and all components vanish at once. So
-    every other start has directions of the rows there, and one more has clusters.
-
-    Where the mean is far from zero, components that share it would have to be active
-    in nearly all rows, and starts that give each a part of it end where they are not.
-    So every start has a twin with an intercept.
-
-    Parameters
-    ----------
-    estimator : FactorialMixture
-    data : source
-    moments : RowMoments
-    warm : bool
-        Whether the one start is where the last fit has ended.
-
-    Returns
-    -------
-    kinds : list of KindOfStart
-    """
-    plain, temperature = estimator.tempering is None, estimator.temperature
-    highest = 1.0 if plain or (warm and temperature == "auto") else temperature
-    if warm:
-        return [KindOfStart(highest, None)]
-    given = estimator.components_init is not None
-    wide = data.n_features > data.total_weight and not given
-    first, other = "rows" if wide else "isotropic", "isotropic"
-    begins = _begins(estimator, moments)
-
-    def twins(*kinds, begins=begins):
-        return [KindOfStart(*kind, begin) for kind in kinds for begin in begins]
-
-    if estimator.n_init != "auto":
-        found = [(highest, first), (highest, other)][: 1 + wide]
-        if highest == "auto":
-            cold = [(1.0, "clusters"), (1.0, first)][not wide :]
-            found = [kind for pair in zip(found, cold, strict=True) for kind in pair]
-        # Of few starts the likelier come first.
-        order = begins[::-1] if moments.distance > FARTHER else begins
-        noises = NOISES if highest == "auto" and not wide else (NOISE_SHARE,)
-        kinds = [
-            kind._replace(noise=noise) if kind.temperature == 1.0 else kind
-            for noise in noises
-            for kind in twins(*found, begins=order)
-        ]
-        return list(islice(cycle(kinds), estimator.n_init))
-    if temperature != "auto":
-        return twins((highest, first))
-    if plain:
-        starts = twins((1.0, first))
-    else:
-        n_pairs = min(n_affordable(estimator, data, moments), MOST_PAIRS)
-        starts = n_pairs * twins((1.0, first), (highest, other))
-        more = islice(cycle(NOISES), n_more_starts(estimator, data, moments))
-        starts += [
-            kind._replace(noise=noise) for noise in more for kind in twins((1.0, first))
-        ]
-        if rows_of_a_sample(estimator, data, moments):
-            starts.append(KindOfStart(1.0, "sample"))
-    return starts + (twins((1.0, "clusters")) if wide else [])
-
-
-def _begins(estimator, moments):
-    """Return whether starts have an intercept, one after the other."""
-    far = moments.distance > FAR and estimator.components_init is None
-    return (False, True) if far else (False,)
-
-
-def n_affordable(estimator, data, moments):
-    """Return how many pairs of starts data are small enough for, one at least."""
-    wide = data.n_features > data.total_weight
-    if wide or data.remote or estimator.components_init is not None:
-        return 1
-    size = data.n_units * data.n_features * int(estimator.n_components)
-    return max(1, int(WORTH // (size * len(_begins(estimator, moments)))))
-
-
-def n_more_starts(estimator, data, moments):
-    """Return how many untempered starts, or twins, "auto" makes beside the pairs."""
-    if estimator.n_init != "auto" or not _searches(estimator, moments):
-        return 0
-    begins = _begins(estimator, moments)
-    spare = n_affordable(estimator, data, moments) - MOST_PAIRS
-    return max(0, min(spare, MOST_MORE // len(begins)))
-
-
-def moves_lead_on(estimator, data, moments):
-    """Whether moves lead on from the best ends of several starts."""
-    if estimator.n_init == "auto":
-        return n_more_starts(estimator, data, moments) > 0
-    small = n_affordable(estimator, data, moments) > MOST_PAIRS
-    return estimator.n_init > 1 and small and _searches(estimator, moments)
-
-
-def rows_of_a_sample(estimator, data, moments):
-    """Return how many rows "auto" fits by themselves to begin from; 0 for none.
-
-    As many as have more starts, and moves, where these are too many for any.
-    """
-    k, d = int(estimator.n_components), data.n_features
-    n_rows = min(SAMPLE_WORTH // (k * d), MOST_SAMPLED)
-    enough = FEWEST_SAMPLED * max(k, d) <= n_rows < data.n_units
-    given = estimator.components_init is not None
-    if estimator.n_init != "auto" or given or not enough:
-        return 0
-    if not _searches(estimator, moments):
-        return 0
-    small = n_affordable(estimator, data, moments) > MOST_PAIRS
-    return 0 if small else n_rows
-
-
-def _searches(estimator, moments):
-    """Whether a fit may look farther than pairs of starts do."""
-    chosen = estimator.temperature, estimator.solver
-    near = moments.distance < FARTHEST
-    return chosen == ("auto", "auto") and estimator.tempering is not None and near
 
 
 def fit_of_sample(estimator, data, n_rows, rng):
@@ -421,6 +353,18 @@ def starting_temperature(model, parameters, data, variance, rng):
     first = model.critical_temperature(parameters, data.sample(size, rng))
     last = NOISE_SHARE * variance / parameters.noise
     return max(1.0, float(np.sqrt(first * last)))
+
+
+def temperature_of(estimator, highest, total_weight):
+    """Return the temperature of an epoch, as a function of its number."""
+    if highest == 1.0:
+        return Constant(1.0)
+    length = estimator.annealing_iter
+    if length == "auto":
+        length = min(MOST_ANNEALING, estimator.max_iter // 2)
+    if estimator.tempering == "global":
+        return learned_temperature(highest, length, total_weight)
+    return Linear(highest, length)
 
 
 def learned_temperature(highest, length, total_weight):

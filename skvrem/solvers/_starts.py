@@ -274,8 +274,9 @@ class _Entrant:
     def loss(self, result):
         """Return what is lower the better, as its run's slot knows it."""
         slot, find = self.run.slot, partial(self._loss, result)
-        unknown = slot is None or result.stopped  # the latter are not kept
-        return find() if unknown else slot.loss(find)
+        if slot is None or result.stopped:  # the latter are not kept
+            return find()
+        return slot.loss(find)
 
     def _loss(self, result):
         """Return whether, or how much, it is degenerate, then what it is worth."""

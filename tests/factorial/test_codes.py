@@ -5,10 +5,11 @@ import pytest
 
 from skvrem import FactorialMixture
 from skvrem.data import as_source
-from skvrem.factorial import _estimator, _moves, _start
+from skvrem.factorial import _kinds, _moves, _start
 from skvrem.factorial._codes import FreshCodes
+from skvrem.factorial._kinds import rows_of_a_sample
 from skvrem.factorial._model import FactorialModel, from_fractions, to_fractions
-from skvrem.factorial._start import moments, rows_of_a_sample
+from skvrem.factorial._start import moments
 from skvrem.solvers import Batch, run
 from tests.factorial import oracle
 from tests.factorial.test_model import parts  # noqa: F401
@@ -90,7 +91,7 @@ def ended(solver=None):
         return FactorialModel(data.total_weight, X.dtype)
 
     model, rng = make(), np.random.default_rng(0)
-    kind = _start.KindOfStart(1.0, "isotropic")
+    kind = _kinds.KindOfStart(1.0, "isotropic")
     fit = FactorialMixture(8)
     begun = _start.starting_parameters(fit, moments(data), data, rng, kind)
     start = model.start(begun, data)
@@ -129,7 +130,7 @@ def test_codes_are_found_anew_at_the_best_ends_while_the_bound_rises():
 @pytest.mark.parametrize("solver", ["stochastic", "svrg", "saga", "incremental"])
 def test_other_solvers_do_not_begin_again(solver, monkeypatch):
     found = []
-    monkeypatch.setattr(_estimator, "FreshCodes", lambda *_: found.append(1))
+    monkeypatch.setattr(_start, "FreshCodes", lambda *_: found.append(1))
     X = overlapping(n=300)
     how = {"random_state": 0, "n_init": 1}
     FactorialMixture(3, solver=solver, **how).fit(X)
@@ -168,15 +169,15 @@ def test_samples_are_of_large_data_with_nothing_given():
 
 def test_a_sample_that_has_no_fit_is_none(monkeypatch):
     """As where all rows that are drawn are the same."""
-    monkeypatch.setattr(_start, "WORTH", 40_000)
-    monkeypatch.setattr(_start, "SAMPLE_WORTH", 200)
+    monkeypatch.setattr(_kinds, "WORTH", 40_000)
+    monkeypatch.setattr(_kinds, "SAMPLE_WORTH", 200)
     X = np.zeros((2000, 5))
     X[:2] = [[1.0, 2.0, 0.0, 0.0, 1.0], [0.0, 1.0, 3.0, 1.0, 0.0]]
     data = as_source(X, None)
     fit = FactorialMixture(2, random_state=0)
     n_rows = rows_of_a_sample(fit, data, moments(data))
     assert n_rows == 0
-    monkeypatch.setattr(_start, "FEWEST_SAMPLED", 1)
+    monkeypatch.setattr(_kinds, "FEWEST_SAMPLED", 1)
     n_rows = rows_of_a_sample(fit, data, moments(data))
     assert n_rows == 20
     rng = np.random.default_rng(0)

@@ -162,7 +162,6 @@ def test_components_that_became_one_are_told_apart(parts, rng):
     again, _ = model.maximize(reseeded.statistics, reseeded, False)
     np.testing.assert_allclose(again.means, reseeded.parameters.means, rtol=1e-8)
     # At a temperature of 1 not for ever.
-    for _ in range(K):
-        point = model.start(point.parameters, data)
-        last = model.reseed(point, data, rng)
-    assert last.repaired == ()
+    last = model.reseed(point._replace(n_reseeded=K - 1), data, rng)
+    assert last.repaired == (2,) and last.n_reseeded == K
+    assert model.reseed(point._replace(n_reseeded=K), data, rng).repaired == ()

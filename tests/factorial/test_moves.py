@@ -8,11 +8,12 @@ from sklearn.datasets import load_iris
 
 from skvrem import FactorialMixture
 from skvrem.data import as_source
-from skvrem.factorial import _estimator, _moves
+from skvrem.factorial import _moves, _start
+from skvrem.factorial._kinds import KindOfStart, kinds_of_starts
 from skvrem.factorial._model import FactorialModel, from_fractions
 from skvrem.factorial._model_bound import Parameters
 from skvrem.factorial._moves import FactorMoves, factors, proposals
-from skvrem.factorial._start import KindOfStart, kinds_of_starts, moments
+from skvrem.factorial._start import moments
 from skvrem.solvers import Batch, Run
 from tests.factorial import oracle
 
@@ -153,7 +154,7 @@ def test_no_start_ends_lower_with_moves_and_the_best_higher(monkeypatch):
     moved = fit.fit(X).init_scores_
     assert fit.converged_
     assert fit.objective_ == moved.max()
-    monkeypatch.setattr(_estimator, "FreshCodes", lambda *_: None)
+    monkeypatch.setattr(_start, "FreshCodes", lambda *_: None)
     plain = fit.fit(X).init_scores_
     assert (moved >= plain - 1e-9).all()
     assert moved.max() > plain.max() + 0.01
@@ -162,7 +163,7 @@ def test_no_start_ends_lower_with_moves_and_the_best_higher(monkeypatch):
 def test_a_tempered_start_goes_on_at_a_temperature_of_1(monkeypatch):
     """Moves lead on from where it has cooled, and its history says so."""
     kinds = [KindOfStart("auto", "isotropic")]
-    monkeypatch.setattr(_estimator, "kinds_of_starts", lambda *_: kinds)
+    monkeypatch.setattr(_start, "kinds_of_starts", lambda *_: kinds)
     X = binary()
     fit = FactorialMixture(5, random_state=0).fit(X)
     temperature, objective = (fit.history_[n] for n in ("temperature", "objective"))
@@ -173,7 +174,7 @@ def test_a_tempered_start_goes_on_at_a_temperature_of_1(monkeypatch):
     assert fit.objective_ == fit.init_scores_[0] == objective[-1]
     assert (np.diff(fit.history_["passes"]) > 0.0).all()
     assert fit.converged_
-    monkeypatch.setattr(_estimator, "FactorMoves", lambda *_: None)
+    monkeypatch.setattr(_start, "FactorMoves", lambda *_: None)
     assert fit.objective_ > fit.fit(X).objective_ + 0.01
 
 
@@ -204,7 +205,7 @@ def test_moves_are_the_same_wherever_rows_are(tmp_path):
 def test_what_is_given_has_no_moves(given, monkeypatch):
     X = binary() - 0.5
     found = []
-    monkeypatch.setattr(_estimator, "FactorMoves", lambda *_: found.append(1))
+    monkeypatch.setattr(_start, "FactorMoves", lambda *_: found.append(1))
     fit = FactorialMixture(4, random_state=0, **given).fit(X)
     assert not found
     assert len(fit.init_scores_) <= 12

@@ -8,14 +8,9 @@ from sklearn.base import clone
 from skvrem import FactorialMixture
 from skvrem.data import as_source
 from skvrem.exceptions import CollapsedComponentWarning
-from skvrem.factorial import _start
-from skvrem.factorial._start import (
-    KindOfStart,
-    _clusters,
-    kinds_of_starts,
-    moments,
-    starting_parameters,
-)
+from skvrem.factorial import _kinds, _start
+from skvrem.factorial._kinds import KindOfStart, kinds_of_starts
+from skvrem.factorial._start import _clusters, moments, starting_parameters
 
 
 def wide(seed, n=48, d=3000, n_features=None, size=0.5):
@@ -91,7 +86,7 @@ def test_starts_of_an_integer_are_of_each_kind_in_turn():
 def test_starts_far_from_zero_have_twins_with_an_intercept(
     distance, given, expected, monkeypatch
 ):
-    monkeypatch.setattr(_start, "WORTH", 1)
+    monkeypatch.setattr(_kinds, "WORTH", 1)
     X = wide(0, 200, 20)
     X += np.sqrt(distance * X.var(axis=0).mean())
     found = kinds(X, **given)
@@ -106,10 +101,10 @@ def test_starts_far_from_zero_have_twins_with_an_intercept(
 
 def test_twins_take_the_place_of_further_starts(monkeypatch):
     X = wide(0, 200, 20)
-    monkeypatch.setattr(_start, "WORTH", 4.2 * 3 * X.size)
+    monkeypatch.setattr(_kinds, "WORTH", 4.2 * 3 * X.size)
     assert len(kinds(X)) == 7
     assert len(kinds(X + 5.0)) == 8
-    monkeypatch.setattr(_start, "WORTH", 99 * X.size)
+    monkeypatch.setattr(_kinds, "WORTH", 99 * X.size)
     assert len(kinds(X + 5.0)) == len(kinds(X + 1.0)) == 36
     assert len(kinds(X + 1e3)) == 12  # where the bound prefers fewer components
 
@@ -134,7 +129,7 @@ def test_more_features_than_rows_have_one_start_more(given, n_starts):
     fit = FactorialMixture(3, **short, **given)
     narrow = n_starts - (given.keys() <= {"tempering"})  # where starts are not given
     if given.keys() <= {"tempering"} and narrow == 2:  # with tempering
-        narrow = 2 * _start.MOST_PAIRS + _start.MOST_MORE
+        narrow = 2 * _kinds.MOST_PAIRS + _kinds.MOST_MORE
     assert len(fit.fit(X).init_scores_) == narrow
     assert len(fit.fit(X[:59]).init_scores_) == n_starts
     # Rows count as often as they weigh.
@@ -149,7 +144,7 @@ def test_more_features_than_rows_have_one_start_more(given, n_starts):
 def test_small_data_have_more_starts(share, n_starts, n_more, monkeypatch):
     """In turns without and with tempering, which is no start's where none is asked."""
     X = wide(0, 200, 20)
-    monkeypatch.setattr(_start, "WORTH", share * 3 * X.size)
+    monkeypatch.setattr(_kinds, "WORTH", share * 3 * X.size)
     fit = FactorialMixture(3, random_state=0).fit(X)
     assert len(fit.init_scores_) == n_starts + n_more
     assert fit.objective_ == fit.init_scores_.max()
