@@ -103,9 +103,15 @@ class RowBatch(NamedTuple):
         return MemoryPartition([self], self.total_weight)
 
     def sample(self, n_units, rng):
-        """Return at most `n_units` of the units, drawn without replacement."""
-        n_units = min(n_units, self.n_units)
-        index = read_only(self.ids[draw(self.n_units, n_units, rng)])
+        """Return at most `n_units` of the units, drawn without replacement.
+
+        Of those with a weight, unless none has.
+        """
+        ids = self.ids
+        if self.weight.size and self.weight[ids].any():
+            ids = ids[self.weight[ids] > 0.0]
+        n_units = min(n_units, ids.size)
+        index = read_only(ids[draw(ids.size, n_units, rng)])
         return self._replace(index=index, start=0, stop=n_units)
 
     def some(self, n_units, rng):
@@ -188,6 +194,16 @@ def draw(n_units, size, rng):
     kept = np.ones(found.size, bool)
     kept[rng.choice(found.size, found.size - size, replace=False)] = False
     return found[kept]
+
+
+def drawn_units(data, size, rng):
+    """Return at most `size` units of a source, drawn without replacement, in order.
+
+    Of those with a weight, as if others were not there; unless none has.
+    """
+    n = data.n_weighted or data.n_units
+    places = draw(n, min(size, n), rng)
+    return places if n == data.n_units else data.units_at(places)
 
 
 def weighted(weight, places=None):

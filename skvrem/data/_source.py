@@ -22,7 +22,7 @@ from skvrem.data._batch import (
     MemoryPartition,
     RowBatch,
     csr_rows,
-    draw,
+    drawn_units,
     is_memmap,
     sparse,
     weighted,
@@ -143,8 +143,31 @@ class ArraySource:
         return order[: self.n_units]
 
     def sample(self, n_units, rng):
-        """Return at most `n_units` random units, drawn without replacement."""
-        return self.fetch(draw(self.n_units, min(n_units, self.n_units), rng))
+        """Return at most `n_units` random units, drawn without replacement.
+
+        Of those with a weight, unless none has: others would tell nothing.
+        """
+        return self.fetch(drawn_units(self, n_units, rng))
+
+    def units_at(self, places):
+        """Return units at places among those with a weight, in order."""
+        return np.flatnonzero(self.weight)[places]
+
+    def without_weightless(self):
+        """Return a source of the rows with a weight, where they are half or fewer.
+
+        They are copied: more would take nearly as much memory again, and those of a
+        large memory map more than there is.
+        """
+        if 2 * self.n_weighted > self.n_units or self.run > 1:
+            return self
+        kept, rows = np.flatnonzero(self.weight), self.rows
+        if self.sparse:
+            *parts, d = rows
+            rows = sp.csr_array(tuple(parts), (self.n_units, d))
+        columns = (self.weight, self.targets, self.groups)
+        columns = (None if part is None else part[kept] for part in columns)
+        return as_source(rows[kept], *columns, self.stands_for)
 
     @property
     def has_weights(self):

@@ -287,10 +287,7 @@ def _apart_from(mean, data, directions, seed):
     rows = np.asarray(batch.rows[batch.index], np.float64)
     rows -= mean
     weight = batch.weight[batch.index] if batch.weight.size else np.ones(len(rows))
-    if not weight.any():  # all that were drawn may weigh nothing
-        weight = np.ones(len(rows))
     order = np.argsort(rows @ directions[0])
-    order = order[weight[order] > 0.0]
     same = [np.array_equal(rows[i], rows[j]) for i, j in pairwise(order)]
     first = np.flatnonzero([True, *np.logical_not(same)])
     share = np.add.reduceat(weight[order], first) / weight.sum()

@@ -345,7 +345,10 @@ class SBMLogisticRegression(
     @with_callbacks
     def _fit(self, X, y, sample_weight, C, solver):
         rows = open_rows(self, X, y, sample_weight, reset=True)
-        data, classes = rows.data, rows.classes
+        n_samples, classes = rows.data.n_units, rows.classes
+        # The number of rows is what curvature, first fit and minibatches are chosen by.
+        rows = rows.without_weightless(self)
+        data = rows.data
         center = find_center(self, rows)
         model, plan = plan_fit(self, solver, rows, C, center=center)
         random_state = None  # solvers without minibatches repeat, as the twin's do
@@ -355,7 +358,7 @@ class SBMLogisticRegression(
         def describe(point, objective):
             found = self._attributes(model, point, classes, rows.dtype) | {
                 "objective_": objective,
-                "n_samples_seen_": data.n_units,
+                "n_samples_seen_": n_samples,
                 "_seen": data.total_weight,
                 "_center": center,
                 # A fit by full passes keeps none: the first batch of a stream brings
@@ -410,9 +413,9 @@ class SBMLogisticRegression(
             return dual_start(model, data, self.tol, rng)
         rows = start_rows(shape[0], data.n_units)
         cold = name in ("batch", "stochastic") or not rows or model.sample_cost > DEAR
-        sample = None if cold else data.some(rows, rng)
-        if sample is None or not sample.total_weight > 0.0:
+        if cold:
             return np.zeros(shape), 0.0
+        sample = data.some(rows, rng)
         tol = START_PRECISION * shape[0] * shape[1] / (2.0 * rows)
         entries = row_entries(data)
         sample_rows = curvature_rows(model.curvature, *shape, rows, entries)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import assert_all_finite
 from sklearn.utils.class_weight import compute_class_weight
 
 from skvrem.data import as_source, open_remote
@@ -44,6 +45,20 @@ class LabelledRows(NamedTuple):
     data: Any
     classes: np.ndarray
     dtype: Any
+
+    def without_weightless(self, estimator):
+        """Return the same of the rows with a weight, where others are many.
+
+        Raises
+        ------
+        ValueError
+            If others are not finite, which no sum over the rest would tell.
+        """
+        data = self.data.without_weightless()
+        if data is not self.data and not self.data.remote and not data.sparse:
+            name = type(estimator).__name__
+            assert_all_finite(self.data.rows, estimator_name=name, input_name="X")
+        return self._replace(data=data)
 
 
 def open_rows(estimator, X, y, sample_weight, reset, classes=None):

@@ -422,7 +422,7 @@ class GaussianMixtureModel(Averaging):
         k = len(parameters.weights)
         dead = parameters.weights * (n_rows or data.n_units) < 0.5
         dead[list(point.repaired)] = True
-        dead[np.flatnonzero(dead)[data.n_units :]] = False
+        dead[np.flatnonzero(dead)[data.n_weighted :]] = False
         n_dead = int(dead.sum())
         counted = point.n_reseeded + n_dead
         if n_dead == 0 or n_dead == k or counted > k:
@@ -430,8 +430,6 @@ class GaussianMixtureModel(Averaging):
         sample = data.sample(RESEED_ROWS, rng)
         log_joint = self.log_joint(parameters, sample, np.float64)
         density = np.logaddexp.reduce(log_joint[:, ~dead], axis=1)
-        if sample.weight.size:
-            density[sample.weight[sample.ids] == 0.0] = np.inf
         rows = sample.rows[sample.ids[np.argsort(density)[:n_dead]]].astype(float)
         weights, means = parameters.weights.copy(), parameters.means.copy()
         covariances = parameters.covariances

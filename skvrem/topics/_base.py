@@ -231,7 +231,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         """
         return known and plan.name != "batch"
 
-    def _start(self, model, topics, n_documents, stream=False):
+    def _start(self, model, topics, data, stream=False):
         """Return the point of topics, word by word, where a fit or a stream begins."""
         return model.start((topics,))
 
@@ -394,7 +394,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             known = topics is not None
             if topics is None:
                 topics = draw(priors[1], data, rng)
-            point, extra = self._start(model, topics.T, data.n_units), 0.0
+            point, extra = self._start(model, topics.T, data), 0.0
             refilled = warm or self._refills(plan, data, known)
             if own is not None:
                 point = model.gone_on(self._sums, own)
@@ -423,7 +423,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         """Return topics for a fit to begin with, as many as documents need."""
         seed = random_state.randint(2**31 - 1)
         plain = {"tol": 0.0, "n_init": 1, "verbose": 0, "tempering": None}
-        params = self.get_params(deep=False) | plain | self._as_of(data.n_units)
+        params = self.get_params(deep=False) | plain | self._as_of(data.n_weighted)
 
         def fit(part, n_topics, n_epochs, given):
             if n_epochs is None:
@@ -557,7 +557,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             if topics is None:
                 point = model.resume(known._sums, data.n_units)
             else:
-                point = self._start(model, topics.T, data.n_units, stream=True)
+                point = self._start(model, topics.T, data, stream=True)
             how = {"decay": decay, "share": tokens / size}
             step = solvers.stream_step(self, model, point, data, count, **how)
             moved = model.recentre(step.point)

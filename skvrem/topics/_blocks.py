@@ -12,6 +12,7 @@ from skvrem.topics._documents import (
     bits_of_words,
     documents_and_words,
     mean_length,
+    random_ids,
     take,
     words_of_bits,
 )
@@ -142,10 +143,13 @@ class DocumentBlocks:
 
         They are fetched.
         """
-        n_units = min(n_units, self.n_units)
-        ids = np.sort(rng.choice(self.n_units, n_units, replace=False))
+        ids = random_ids(self, n_units, rng)
         documents = in_memory(self.dtype, self.source.fetch(ids))
-        return documents.sample(n_units, np.random.default_rng(0))
+        return documents.sample(len(ids), np.random.default_rng(0))
+
+    def units_at(self, places):
+        """Return documents at places among those with a weight."""
+        return self.source.units_at(places)
 
 
 class DocumentPartition:

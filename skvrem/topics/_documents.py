@@ -199,10 +199,12 @@ class DocumentSource:
         return CutPartition(self.compact, ids, self.total_weight)
 
     def sample(self, n_units, rng):
-        """Return a batch of at most `n_units` random documents."""
-        n_units = min(n_units, self.n_units)
-        ids = np.sort(rng.choice(self.n_units, n_units, replace=False))
-        return self.compact(ids.astype(np.int32), 0)
+        """Return a batch of at most `n_units` random documents; see `random_ids`."""
+        return self.compact(random_ids(self, n_units, rng).astype(np.int32), 0)
+
+    def units_at(self, places):
+        """Return documents at places among those with a weight."""
+        return np.flatnonzero(self.weight)[places]
 
     def compact(self, ids, block, words=None):
         """Return a batch of some documents, whose `words` may be known."""
@@ -295,6 +297,13 @@ class CutPartition(MemoryPartition):
         found = self.cut(ids, block, None)
         self.words[block] = bits_of_words(found.rows), found.rows.n_features
         return found
+
+
+def random_ids(data, size, rng):
+    """Return at most `size` documents, in order; of no weight only where all are."""
+    n = data.n_weighted or data.n_units
+    ids = np.sort(rng.choice(n, min(size, n), replace=False))
+    return ids if n == data.n_units else data.units_at(ids)
 
 
 def bits_of_words(rows):

@@ -1271,3 +1271,44 @@ def test_a_stream_of_plain_arrays_is_checked_all_the_same():
         with pytest.raises(ValueError, match=message):
             fast.partial_fit(rows, labels)
     np.testing.assert_array_equal(fast.coef_, before)
+
+
+# Rows of weight zero
+
+
+@pytest.mark.parametrize("share", [0.02, 0.6])
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("solver", ["auto", "batch", "svrg", "stochastic"])
+def test_rows_of_weight_zero_cost_no_iterations(solver, container, share, rng):
+    X, y = draw(10_000, k=3)
+    told = rng.random(len(y)) < share
+    weight = told * rng.integers(1, 4, len(y))
+    model = SBMLogisticRegression(solver=solver, max_iter=500, random_state=0)
+    alone = pickle.loads(pickle.dumps(model))
+    alone.fit(container(X[told]), y[told], sample_weight=weight[told])
+    model.fit(container(X), y, sample_weight=weight)
+    assert model.n_iter_[0] <= alone.n_iter_[0] + 3
+    assert model.n_samples_seen_ == len(y)
+    np.testing.assert_allclose(model.coef_, alone.coef_, atol=1e-3)
+    assert model.objective_ == pytest.approx(alone.objective_, abs=1e-6)
+
+
+def test_rows_of_weight_zero_in_blocks_cost_no_iterations(rng):
+    da = pytest.importorskip("dask.array")
+    X, y = draw(10_000, k=3)
+    told = rng.random(len(y)) < 0.02
+    told[:2000] = False
+    alone = SBMLogisticRegression().fit(X[told], y[told])
+    rows, weight = da.from_array(X, (1000, 8)), told.astype(float)
+    model = SBMLogisticRegression().fit(rows, y, sample_weight=weight)
+    assert model.n_iter_[0] <= alone.n_iter_[0] + 3
+    np.testing.assert_allclose(model.coef_, alone.coef_, atol=1e-4)
+
+
+def test_rows_of_weight_zero_are_checked_too():
+    X, y = draw()
+    weight = np.zeros(len(y))
+    weight[:100] = 1.0
+    X[-1, 0] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        SBMLogisticRegression().fit(X, y, sample_weight=weight)

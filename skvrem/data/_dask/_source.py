@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._batch import draw, weighted
+from skvrem.data._batch import drawn_units, weighted
 from skvrem.data._cut import Cut, batch_of
 from skvrem.data._dask._containers import (
     NAMES,
@@ -216,12 +216,11 @@ class DaskSource:
 
     def sample(self, n_units, rng):
         """Fetch at most `n_units` random units, the same as of rows in memory."""
-        n_units = min(n_units, self.n_units)
-        return self.fetch(draw(self.n_units, n_units, rng))
+        return self.fetch(drawn_units(self, n_units, rng))
 
     def some(self, n_units, rng):
         """Return a source of as many random units, which are kept where all lie."""
-        rows = draw(self.n_units, min(n_units, self.n_units), rng)
+        rows = drawn_units(self, n_units, rng)
         cuts = np.searchsorted(rows, self.edges)
         taken = keep(
             [
@@ -285,6 +284,19 @@ class DaskSource:
         units = [own + edge for own, edge in zip(units, edges, strict=True)]
         return np.concatenate(units), np.concatenate(weight)
 
+    def units_at(self, places):
+        """Return rows at places among those with a weight, in order."""
+        ends = np.cumsum([0, *(one.n_weighted for one in self.facts)])
+        cuts = np.searchsorted(places, ends)
+        tasks, edges = [], []
+        for i, (a, b) in enumerate(pairwise(cuts)):
+            if a < b:
+                weight = self.columns.weight[i]
+                tasks.append(delayed(_units_at)(weight, places[a:b] - ends[i]))
+                edges.append(self.edges[i])
+        units = zip(compute(*tasks), edges, strict=True)
+        return np.concatenate([own + edge for own, edge in units])
+
     def fetch(self, rows):
         """Fetch rows of increasing numbers, as a batch in memory."""
         return _batch(*self._gathered(keep(self._taken(rows)), len(rows)))
@@ -339,6 +351,10 @@ def _made(function, facts, *columns):
 
 def _weights(cut, n_rows, weight):
     return cut.weights(n_rows, np.asarray(weight, float))
+
+
+def _units_at(weight, places):
+    return np.flatnonzero(weight)[places]
 
 
 def _weighted(weight, places):

@@ -78,9 +78,10 @@ class TemperedLDA(TopicModel):
     doc_topic_prior : float, array-like or "learn", default=None
         Dirichlet prior of the documents' shares, any positive numbers: one, or an array
         of shape (n_components,). "learn" fits one number a topic, with the collapsed E
-        step, from the fourth epoch on; None is "learn" there from 300 documents on, and
-        else 1 / n_components. In :class:`VRPLSA` the prior is Dirichlet(1 + a): a model
-        with ``doc_topic_smoothing=a`` there has ``doc_topic_prior=1 + a`` here.
+        step, from the fourth epoch on; None is "learn" there from 300 documents with a
+        weight on, and else 1 / n_components. In :class:`VRPLSA` the prior is
+        Dirichlet(1 + a): a model with ``doc_topic_smoothing=a`` there has
+        ``doc_topic_prior=1 + a`` here.
     topic_word_prior : float, array-like or "learn", default=None
         Dirichlet prior of the topics, any positive numbers. "learn" fits one number,
         with the collapsed E step; None is 0.05 there, and else 1 / n_components. An
@@ -507,17 +508,17 @@ class TemperedLDA(TopicModel):
             kind = BlockLDAModel
         return kind(*priors, mass, dtype, *rounds)
 
-    def _start(self, model, topics, n_documents, stream=False):
+    def _start(self, model, topics, data, stream=False):
         if not isinstance(model, CollapsedLDAModel):
             return model.start((topics,))
         given = (getattr(self, name) for name in self._priors)
         doc, word = (None if x is None else isinstance(x, str) for x in given)
-        doc = n_documents >= LEARNED_FROM if doc is None else doc
+        doc = data.n_weighted >= LEARNED_FROM if doc is None else doc
         if stream:
             # Little enough to be forgotten: of few tokens, as much as the twin's start.
             share = topics.size / max(model.n_tokens, topics.size)
-            return model.start((topics,), n_documents, share=share)
-        return model.start((topics,), n_documents, (doc, bool(word)))
+            return model.start((topics,), data.n_units, share=share)
+        return model.start((topics,), data.n_units, (doc, bool(word)))
 
     def _temperature(self, plan, model, data, rng, left, known):
         tempering, length = self.tempering, self.annealing_iter

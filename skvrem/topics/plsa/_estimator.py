@@ -315,10 +315,10 @@ class VRPLSA(TopicModel):
         once = plan.name == "svrg" and not self._remote
         return kind(*priors, mass, dtype, steps, once=once)
 
-    def _start(self, model, topics, n_documents, stream=False):
+    def _start(self, model, topics, data, stream=False):
         if stream:
-            return model.resume(topics / model.n_components, n_documents)
-        return model.start((topics, model.uniform(n_documents)))
+            return model.resume(topics / model.n_components, data.n_units)
+        return model.start((topics, model.uniform(data.n_units)))
 
     def _temperature(self, plan, model, data, rng, left, known):
         annealing = 0 if self.tempering is None else self.annealing_iter

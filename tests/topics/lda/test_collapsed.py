@@ -281,6 +281,19 @@ def test_priors_are_learned_however_good_the_start():
     np.testing.assert_allclose(again.doc_topic_prior_, lda.doc_topic_prior_, rtol=0.1)
 
 
+@pytest.mark.parametrize("n_told", [200, 300])
+def test_documents_of_weight_zero_are_not_among_those_that_priors_need(n_told):
+    X, _ = planted(600, 20)
+    weight = np.zeros(600)
+    weight[::3] = 1.0
+    weight[1 : 3 * (n_told - 200) : 3] = 1.0
+    lda = TemperedLDA(4, solver="batch", max_iter=8, n_init=1, tol=0.0, random_state=0)
+    alone = clone(lda).fit(X[weight > 0.0])
+    lda.fit(X, sample_weight=weight)
+    assert np.all(lda.doc_topic_prior_ == 0.25) == (n_told < 300)
+    np.testing.assert_allclose(lda.doc_topic_prior_, alone.doc_topic_prior_, rtol=1e-6)
+
+
 def test_learned_priors_are_like_those_of_the_corpus():
     rng = np.random.default_rng(0)
     alpha, eta = np.array([1.2, 0.4, 0.15]), 0.2
