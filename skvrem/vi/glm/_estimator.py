@@ -51,6 +51,7 @@ from skvrem.vi.glm._span import Span, in_coordinates
 from skvrem.vi.glm.groups._estimator import OF_GROUPS, ByGroup
 from skvrem.vi.glm.streams._estimator import StreamsWithMemory
 from skvrem.vi.glm.streams._width import Width, width_of_prior
+from skvrem.vi.glm.streams._width_by_messages import MANY_CLASSES
 from skvrem.vi.glm.streams._width_of_classes import width_of_classes
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
@@ -63,8 +64,8 @@ MOST_IN_SPAN = 100_000_000
 # The same of several predictors, which a prediction takes as many products of.
 MOST_IN_SPANS = 10_000_000
 # Rows that tell how wide a prior is of more coefficients than a full rank is for: what
-# fewer rows of a hundred classes say is chance. Classes from which on they are few.
-FEWEST_TELL, MANY_CLASSES = 10, 10
+# fewer rows of a hundred classes say is chance.
+FEWEST_TELL = 10
 # Parameters that are above zero, where an estimator has them.
 POSITIVE = (
     "intercept_prior_scale",

@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 from skvrem.data import KeptRows
 from skvrem.utils._validation import among
 from skvrem.vi.gaussian._guards import StreamsWithoutBound
+from skvrem.vi.gaussian._model_families import Logistic, Softmax
 from skvrem.vi.gaussian._plan import FULL_RANK
 from skvrem.vi.gaussian._width import deviation_of_mode
 from skvrem.vi.glm.streams._gram import MOST_IN_GRAM, Gram
 from skvrem.vi.glm.streams._memory import GROWTH, Memory
 from skvrem.vi.glm.streams._width import Width, width_of_prior
+from skvrem.vi.glm.streams._width_by_messages import messages_tell, width_by_messages
 
 # The width of a prior is learned again by a batch that makes the rows of a stream so
 # many times as many, or where it has moved by such a share of its own deviation.
@@ -209,6 +211,9 @@ class StreamsWithMemory(StreamsWithoutBound):
         near, passes = None, 0.0
         if stream and targets is not None and not _vary(targets):
             self._width = Width.of(0.0, 1.0, 0)  # that of its own prior
+        elif self._tell_by_messages(data, prior, family):
+            given = data, targets, prior_of, family.n_predictors, self.fit_intercept
+            self._width = width_by_messages(*given, rng)
         elif prior.n_dim <= FULL_RANK and not spanned:
             given = family, targets, prior, data.total_weight, self.fit_intercept
             whole = model_of(data, *given, "full")
@@ -221,6 +226,13 @@ class StreamsWithMemory(StreamsWithoutBound):
         look = look._replace(family=family).of_width(self._width.value)
         self._keep_prior(look.one)
         return look, near, passes
+
+    def _tell_by_messages(self, data, prior, family):
+        """Whether coefficients of classes are too many for a bound to tell a width."""
+        k = family.n_predictors
+        many = prior.n_dim > FULL_RANK or (k == 1 and data.total_weight < prior.n_dim)
+        of_classes = isinstance(family, Logistic | Softmax)
+        return many and of_classes and messages_tell(data, k)
 
     def _keeps_rows(self, data, prior, n_before=0):
         """Whether a stream keeps rows, or sums of all of them."""
