@@ -138,21 +138,22 @@ class FactorialMixture(
         Starts, of which the best is kept; see ``init_scores_``. "auto" is two where
         `temperature` is "auto", the first of them not tempered, so that no fit ends
         below that of ``tempering=None``; four or six where X has up to 2 or 1.3 million
-        numbers times components; else one. Below 1 million, where `solver` is "auto"
-        too, up to 24 untempered ones follow, every other one of which keeps a noise of
-        3, 10 or 1 % of the variance until it has ended (up to `max_iter` epochs more)
-        and learns it from there on, and moves lead on from ends that are among the best
-        three when they are reached: optima differ by more there than they cost in
-        seconds (see Notes). Of larger X one start follows that begins where such a fit
-        of at most 2,000 of the rows has ended, unless these would be fewer than five
-        for each feature or component. With more features than rows, where neither
-        `temperature` nor `components_init` is given, two only, and one more that begins
-        near clusters of rows, not tempered. An integer makes starts of each kind in
-        turn, of the tempered ones first, with moves where "auto" has them, if it is
-        more than one. Where the squared mean is more than half of the variance and no
-        `components_init` is given, each of these has a twin in which one component
-        begins as the mean, active in all rows; sizes count twice then, and twelve
-        follow, or none beyond a thousand times the variance.
+        numbers times components; else one. Below 1 million, where `solver` is "auto" or
+        "batch", up to 24 untempered ones follow, every other one of which keeps a noise
+        of 3, 10 or 1 % of the variance until it has ended (up to `max_iter` epochs
+        more) and learns it from there on, and moves lead on from ends that are among
+        the best three when they are reached: optima differ by more there than they cost
+        in seconds (see Notes). Of larger X one start follows, whatever the `solver`,
+        that begins where such a fit of at most 2,000 of the rows has ended, unless
+        these would be fewer than five for each feature or component. With more features
+        than rows, where neither `temperature` nor `components_init` is given, two only,
+        and one more that begins near clusters of rows, not tempered. An integer makes
+        starts of each kind in turn, of the tempered ones first, and if it is more than
+        one with moves where "auto" has them, or the last of them from some rows. Where
+        the squared mean is more than half of the variance and no `components_init` is
+        given, each of these has a twin in which one component begins as the mean,
+        active in all rows; sizes count twice then, and twelve follow, or none beyond a
+        thousand times the variance.
     components_init : array-like of shape (n_components, n_features), default=None
         Components to start from, in place of random ones. These are near each other,
         apart in random directions; with more features than rows, which random

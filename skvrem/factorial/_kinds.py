@@ -3,6 +3,8 @@
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
+from skvrem.utils._validation import among
+
 # What noise that is to be learned starts from, as a part of the variance.
 NOISE_SHARE = 0.3
 # That of untempered starts, in turn. Where noise is as wide as clusters are apart
@@ -97,7 +99,10 @@ def kinds_of_starts(estimator, data, moments, warm):
             for noise in noises
             for kind in twins(*found, begins=order)
         ]
-        return list(islice(cycle(kinds), estimator.n_init))
+        starts = list(islice(cycle(kinds), estimator.n_init))
+        if rows_of_a_sample(estimator, data, moments):
+            starts[-1] = KindOfStart(1.0, "sample")
+        return starts
     if temperature != "auto":
         return twins((highest, first))
     if plain:
@@ -131,7 +136,7 @@ def n_affordable(estimator, data, moments):
 
 def n_more_starts(estimator, data, moments):
     """Return how many untempered starts, or twins, "auto" makes beside the pairs."""
-    if estimator.n_init != "auto" or not _searches(estimator, moments):
+    if estimator.n_init != "auto" or not _can_move(estimator, moments):
         return 0
     begins = _begins(estimator, moments)
     spare = n_affordable(estimator, data, moments) - MOST_PAIRS
@@ -143,19 +148,20 @@ def moves_lead_on(estimator, data, moments):
     if estimator.n_init == "auto":
         return n_more_starts(estimator, data, moments) > 0
     small = n_affordable(estimator, data, moments) > MOST_PAIRS
-    return estimator.n_init > 1 and small and _searches(estimator, moments)
+    return estimator.n_init > 1 and small and _can_move(estimator, moments)
 
 
 def rows_of_a_sample(estimator, data, moments):
-    """Return how many rows "auto" fits by themselves to begin from; 0 for none.
+    """Return how many rows are fitted by themselves to begin from; 0 for none.
 
-    As many as have more starts, and moves, where these are too many for any.
+    As many as have more starts, and moves, where these are too many for any. An integer
+    number of starts has one of that kind, if it is more than one.
     """
     k, d = int(estimator.n_components), data.n_features
     n_rows = min(SAMPLE_WORTH // (k * d), MOST_SAMPLED)
     enough = FEWEST_SAMPLED * max(k, d) <= n_rows < data.n_units
     given = estimator.components_init is not None
-    if estimator.n_init != "auto" or given or not enough:
+    if estimator.n_init == 1 or given or not enough:
         return 0
     if not _searches(estimator, moments):
         return 0
@@ -165,6 +171,11 @@ def rows_of_a_sample(estimator, data, moments):
 
 def _searches(estimator, moments):
     """Whether a fit may look farther than pairs of starts do."""
-    chosen = estimator.temperature, estimator.solver
-    near = moments.distance < FARTHEST
-    return chosen == ("auto", "auto") and estimator.tempering is not None and near
+    learned = among(estimator.temperature, ["auto"]) and estimator.tempering is not None
+    return learned and moments.distance < FARTHEST
+
+
+def _can_move(estimator, moments):
+    """Whether moves may lead on, which other solvers have none of."""
+    full = among(estimator.solver, ["auto", "batch"])
+    return full and _searches(estimator, moments)

@@ -210,7 +210,8 @@ def fit_of_sample(estimator, data, n_rows, rng):
     def fit():
         seed = int(rng.integers(2**31 - 1))
         try:
-            return fitted_to_some(estimator, data, n_rows, rng, random_state=seed)
+            how = {"random_state": seed, "solver": "auto", "n_init": "auto"}
+            return fitted_to_some(estimator, data, n_rows, rng, **how)
         except ValueError:
             return None
 

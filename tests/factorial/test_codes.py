@@ -157,14 +157,25 @@ def test_samples_are_of_large_data_with_nothing_given():
     assert size(4100) == 2000
     assert 0 < size(4100, 60) < 1000
     assert size(2000, 200) == 0  # of which too few would be left
+    for given in {"n_init": 3}, {"solver": "batch"}, {"solver": "svrg"}:
+        assert size(4100, **given) == 2000
     for given in (
-        {"n_init": 3},
-        {"solver": "batch"},
+        {"n_init": 1},
         {"temperature": 5.0},
         {"tempering": None},
         {"components_init": np.eye(10, 25)},
     ):
         assert size(4100, **given) == 0
+
+
+@pytest.mark.parametrize("given", [{"n_init": 2}, {"solver": "svrg"}], ids=str)
+def test_a_solver_or_a_number_of_starts_finds_no_less(given):
+    X = bars(0, n=4000)
+    default = FactorialMixture(10, random_state=0).fit(X)
+    fit = FactorialMixture(10, random_state=0, **given).fit(X)
+    assert fit.objective_ > default.objective_ - 0.01
+    without = FactorialMixture(10, random_state=0, n_init=1).fit(X)
+    assert without.objective_ < default.objective_ - 0.1
 
 
 def test_a_sample_that_has_no_fit_is_none(monkeypatch):

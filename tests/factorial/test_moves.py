@@ -195,7 +195,7 @@ def test_moves_are_the_same_wherever_rows_are(tmp_path):
     "given",
     [
         {"n_init": 1},
-        {"solver": "batch"},
+        {"solver": "svrg"},
         {"temperature": 5.0},
         {"tempering": None},
         {"components_init": np.eye(4, 5)},
