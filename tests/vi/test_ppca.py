@@ -19,11 +19,12 @@ from skvrem.vi.ppca._model import (
     SecondMoments,
     hessian_diagonal,
     hessian_times,
-    joint_root,
     likelihood,
     start_loadings,
     start_noises,
 )
+from skvrem.vi.ppca._model_deviations import SpanDeviations, joint_root
+from skvrem.vi.ppca._model_prior import GivenScale, UnknownScales, prior_of
 from skvrem.vi.ppca._model_rotations import rotation_entropy
 from tests.watching import Untouched
 
@@ -185,11 +186,12 @@ def test_evidence_is_above_the_bound():
     assert 0.0 < evidence - model.elbo_ < 0.2
 
 
-def test_gradient_of_the_bound():
+@pytest.mark.parametrize("prior", [GivenScale(0.8), UnknownScales.of(0.8, (5, 2))])
+def test_gradient_of_the_bound(prior):
     X = rows()
     moments = SecondMoments.of(X)
     rng = np.random.default_rng(2)
-    model = PPCAModel(moments, 0.8, True, rng.standard_normal((3, 5, 2)))
+    model = PPCAModel(moments, prior, True, rng.standard_normal((3, 5, 2)))
     point = model.start(0.3)
     point = model.move(point, 0.1 * rng.normal(size=11))
     gradient = model.statistics(point, moments, 1.0).gradient
@@ -212,8 +214,11 @@ def dense_draws(model, X, n_draws=3000):
         C = W.T @ W + model.noise_variance_ * np.eye(d)
         misfit = np.trace(np.linalg.solve(C, S)) + np.linalg.slogdet(C)[1]
         values.append(-0.5 * len(X) * (d * np.log(2 * np.pi) + misfit))
-    prior = MeanField(np.zeros(q.n_dim), np.full(q.n_dim, model.prior_scale_))
-    return np.mean(values) - q.kl(prior), np.std(values) / np.sqrt(n_draws)
+    prior = prior_of(model.prior_scale_, model._freedom, d)
+    expected = prior.expected(*(p.reshape(k, d).T for p in (q.mean, q.variance)))
+    entropy = 0.5 * (q.log_determinant + q.n_dim * np.log(2.0 * np.pi * np.e))
+    bound = np.mean(values) + expected + entropy
+    return bound, np.std(values) / np.sqrt(n_draws)
 
 
 def turned(model):
@@ -533,7 +538,7 @@ def test_deviations_are_of_all_loadings_together(learned):
     apart = np.linalg.svd(turn[:, None])[0][:, 1:]
     covariance = apart @ np.linalg.inv(apart.T @ precision @ apart) @ apart.T
     about = model.components_.T, np.zeros((5, 2)), model.noise_variance_
-    root = joint_root(SecondMoments(*model._moments), *about, 1.0, learned)
+    root = joint_root(SecondMoments(*model._moments), *about, GivenScale(1.0), learned)
     root = root.reshape(5, 2, -1).swapaxes(0, 1).reshape(10, -1)
     np.testing.assert_allclose(root @ root.T, covariance, rtol=1e-4, atol=1e-6)
     # As the posterior expects it, it is hardly another.

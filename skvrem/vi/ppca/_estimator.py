@@ -49,9 +49,10 @@ from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.ppca._model import (
     PPCAModel,
     SecondMoments,
-    joint_root,
     log_densities,
 )
+from skvrem.vi.ppca._model_deviations import AllDeviations, SpanDeviations
+from skvrem.vi.ppca._model_prior import GivenScale, UnknownScales, prior_of
 from skvrem.vi.ppca._model_rotations import rotation_entropy
 from skvrem.vi.ppca._model_rows import RowDensity
 
@@ -205,6 +206,9 @@ class BayesianPPCA(
     True
     """
 
+    #: Of pickles from when scales were always given.
+    _freedom = None
+
     def __init__(
         self,
         n_components: int = 2,
@@ -346,9 +350,11 @@ class BayesianPPCA(
         draws = rng.standard_normal((n_pairs, d, k))
         learn, scale = self.noise_variance == "learn", self.prior_scale
         if among(scale, ("auto",)):
-            scale = np.sqrt(moments.trace / (d * k))
-        scale = float(scale)
-        model = PPCAModel(moments, scale, learn, draws)
+            shared = float(np.sqrt(moments.trace / (d * k)))
+            prior = UnknownScales.of(shared, (d, k))
+        else:
+            prior = GivenScale(float(scale))
+        model = PPCAModel(moments, prior, learn, draws)
 
         def describe(point, objective):
             known = moments.weight, moments.mean, moments.rows, moments.matrix
@@ -359,7 +365,8 @@ class BayesianPPCA(
                 "elbo_se_": math.nan,
                 "objective_": float(objective),
                 "n_samples_seen_": n_rows,
-                "prior_scale_": scale,
+                "prior_scale_": model.prior.scale,
+                "_freedom": getattr(model.prior, "freedom", None),
                 "_moments": known,
                 "_learned": learn,
             }
@@ -381,10 +388,7 @@ class BayesianPPCA(
         vars(self).update(found, elbo_=elbo, elbo_se_=error, **result.attributes())
         if learn and self.noise_variance_ < AT_LEAST * moments.least_noise:
             self._warn_unseen(moments)
-        if (root := self._joint_root()) is not None:
-            scale = np.sqrt(np.einsum("ij,ij->i", root, root))
-            scale = scale.reshape(self.components_.shape).astype(dtype)
-            self.components_std_ = scale
+        self.components_std_ = self._deviations().scales().T.astype(dtype)
 
     def _moments_of(self, X, sample_weight, go_on):
         """Return the moments of rows, their number and their dtype."""
@@ -434,7 +438,8 @@ class BayesianPPCA(
             point = model.start(noise)
         runs = solvers.Runs(self.max_iter, began, rng=None, report=report)
         # Of many rows deviations hardly move once the means are at their end.
-        gain = model.spread(point, 1.0) if model.few else np.inf
+        # The prior is learned from means that know what deviations there are.
+        gain = model.spread(point, 1.0, learn=False) if model.few else np.inf
         step, passes = 1.0, 1.0
         for _ in range(TURNS):
             tol, before = self.tol, gain
@@ -471,19 +476,14 @@ class BayesianPPCA(
             "posterior_": MeanField(loadings.ravel(), scale.ravel()),
         }
 
-    def _joint_root(self):
-        """Return a root of the covariance of all loadings, None of too many.
-
-        In the order of ``components_.ravel()``.
-        """
+    def _deviations(self):
+        """Return what loadings vary by, all of them together."""
         (k, d), q = self.components_.shape, self.posterior_
-        if q.n_dim > MOST_LOADINGS:
-            return None
+        way = AllDeviations if q.n_dim <= MOST_LOADINGS else SpanDeviations
+        W, scale = (part.reshape(k, d).T for part in (q.mean, q.scale))
         moments, noise = SecondMoments(*self._moments), self.noise_variance_
-        about = (part.reshape(k, d).T for part in (q.mean, q.scale))
-        given = noise, self.prior_scale_, self._learned
-        root = joint_root(moments, *about, *given)
-        return root.reshape(d, k, -1).swapaxes(0, 1).reshape(k * d, -1)
+        prior = prior_of(self.prior_scale_, self._freedom, d)
+        return way.of(moments, W, scale, noise, prior, self._learned)
 
     # What it says of rows
 
@@ -656,13 +656,9 @@ class BayesianPPCA(
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
-        root = self._joint_root()
-        if root is None:
-            draws = self.posterior_.sample(n_samples, rng)
-        else:
-            noise = rng.standard_normal((n_samples, root.shape[1]))
-            draws = self.posterior_.mean + noise @ root.T
-        return {"components": draws.reshape(n_samples, *self.components_.shape)}
+        away = self._deviations().sample(n_samples, rng)
+        mean = self.posterior_.mean.reshape(self.components_.shape)
+        return {"components": mean + away.swapaxes(1, 2)}
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
