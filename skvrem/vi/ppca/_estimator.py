@@ -100,11 +100,11 @@ class BayesianPPCA(
 ):
     r"""Probabilistic principal component analysis with a posterior of the loadings.
 
-    Rows are :math:`x \sim N(m, W W^T + \lambda^2 I)` [1]_; loadings W have the prior
-    :math:`N(0, \mathrm{prior\_scale}^2)` each, and independent Gaussians for their
-    posterior, found by variational inference [2]_. The likelihood sees the rows by
-    their second moments only, so that a fit costs one pass over the data and steps
-    that do not depend on the number of rows.
+    Rows are :math:`x \sim N(m, W W^T + \lambda^2 I)` [1]_; loadings W of a feature have
+    a Gaussian prior, and independent Gaussians for their posterior, found by
+    variational inference [2]_. The likelihood sees the rows by their second moments
+    only, so that a fit costs one pass over the data and steps that do not depend on the
+    number of rows.
 
     Parameters
     ----------
@@ -112,8 +112,9 @@ class BayesianPPCA(
         Columns of W.
     prior_scale : float or "auto", default="auto"
         Standard deviation of loadings before any data, in the units of the features.
-        "auto" is the root of their mean variance, shared by the components: all of
-        them together explain it, and hundreds of loadings on few rows are no longer.
+        "auto" has one for each component, unknown and integrated out, and learns what
+        they have in common. One that is given says how long components are, the more
+        the more features there are: give it where that is known.
     noise_variance : float or "learn", default="learn"
         :math:`\lambda^2`. "learn" takes that of the highest bound.
     n_draws : int or "auto", default="auto"
@@ -139,15 +140,16 @@ class BayesianPPCA(
         Posterior means of the loadings, transposed, the longest first.
     components_std_ : ndarray of shape (n_components, n_features)
         Their standard deviations: given where the components point, as rotations of
-        all of them together, which the data say nothing of, are left out. Up to 1,000
-        loadings they are of all loadings and the noise together, by the second order of
-        the likelihood; beyond, and of components that rows have no use for, those of
-        independent loadings, which are too small.
+        all of them together, which the data say nothing of, are left out. They are of
+        all loadings and the noise together, by the second order of the likelihood; of
+        more than 1,000 loadings only for how components lengthen and mix, up to 30 of
+        them, and of independent loadings else, as of components that rows have no use
+        for.
     mean_ : ndarray of shape (n_features,)
         Mean of the rows.
     noise_variance_ : float
     prior_scale_ : float
-        Standard deviation of loadings before any data, given or of the features.
+        Standard deviation of loadings before any data, given or learned.
     posterior_ : MeanField
         The independent Gaussians of the bound, in the order of
         ``components_.ravel()``: ``mean``, ``scale``, ``sample``, ``logpdf``.
@@ -438,8 +440,7 @@ class BayesianPPCA(
             point = model.start(noise)
         runs = solvers.Runs(self.max_iter, began, rng=None, report=report)
         # Of many rows deviations hardly move once the means are at their end.
-        # The prior is learned from means that know what deviations there are.
-        gain = model.spread(point, 1.0, learn=False) if model.few else np.inf
+        gain = model.spread(point, 1.0) if model.few else np.inf
         step, passes = 1.0, 1.0
         for _ in range(TURNS):
             tol, before = self.tol, gain

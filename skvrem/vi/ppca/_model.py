@@ -1,7 +1,7 @@
 r"""Probabilistic principal components with a posterior of the loadings.
 
 Rows are :math:`x \sim N(m, C)` with :math:`C = W W^T + \lambda^2 I`, loadings W (d, k)
-with the prior :math:`N(0, s^2)` each. The log-likelihood sees the rows by their second
+with a prior of `_model_prior`. The log-likelihood sees the rows by their second
 moments S only,
 
 .. math:: \ell(W) = -\frac n2 \big[ d \log 2 \pi + \log |C| + \mathrm{tr}(C^{-1} S)
@@ -13,12 +13,13 @@ draws :math:`\mu \pm \sigma \epsilon_s`, in pairs of opposite sign. A fit goes i
 given :math:`\sigma`, the average of the likelihood is a smooth function of :math:`\mu`
 for a quasi-Newton method; given :math:`\mu`,
 
-.. math:: \sigma_i^{-2} = s^{-2} - E_q H_{ii}(W)
+.. math:: \sigma_{ij}^{-2} = T_{jj} - E_q H_{ij,ij}(W)
 
-with the diagonal of the Hessian (Price's theorem), whose average over few draws is far
-less noisy than derivatives by :math:`\sigma` along them. The bound has the second order
-of the likelihood about :math:`\mu` as its control variate [1]_: what is left to the
-draws is of the fourth order.
+with the precision T (k, k) of a row of loadings before any data, and the diagonal of
+the Hessian (Price's theorem), whose average over few draws is far less noisy than
+derivatives by :math:`\sigma` along them. The bound has the second order of the
+likelihood about :math:`\mu` as its control variate [1]_: what is left to the draws is
+of the fourth order.
 
 .. [1] Wang, Geffner, Domke (2024). Joint control variate for faster black-box
    variational inference. AISTATS.
@@ -45,6 +46,8 @@ LARGEST_CHANGE = 2.0
 # A posterior precision is at least this share of the prior's: away from the optimum the
 # likelihood may be convex in a loading.
 LEAST_PRECISION = 0.1
+# Times that prior and deviations are learned from each other, in a turn.
+TOGETHER = 5
 LOG_2PI = np.log(2.0 * np.pi)
 
 
@@ -466,17 +469,17 @@ class PPCAModel(PlainModel):
         for noise in noises:
             W = start_loadings(axes, moments.weight, self.prior.start_scale, noise)
             point, self.scale = Point(W, float(np.log(noise))), np.zeros(W.shape)
-            self.spread(point, 1.0, learn=False)
-            found.append((point, self.scale))
+            self.spread(point, 1.0)
+            found.append((point, self.scale, self.prior))
         if len(found) > 1:
             found.sort(key=self._loss_at)
-        point, self.scale = found[0]
+        point, self.scale, self.prior = found[0]
         self._control(point)
         return point
 
     def _loss_at(self, start):
-        """Return minus the bound of a point and its standard deviations."""
-        point, self.scale = start
+        """Return minus the bound of a point, its standard deviations and a prior."""
+        point, self.scale, self.prior = start
         return -self.statistics(point, None, 1.0).objective
 
     def resume(self, W, scale, noise):
@@ -486,7 +489,7 @@ class PPCAModel(PlainModel):
         self._control(point)
         return point
 
-    def spread(self, point, step, learn=True):
+    def spread(self, point, step):
         """Move the prior and deviations to their optimum at a point; return the gain.
 
         Parameters
@@ -494,27 +497,26 @@ class PPCAModel(PlainModel):
         point : Point
         step : float
             1 is all the way, in the precisions.
-        learn : bool
-            The prior is learned.
 
         Returns
         -------
         gain : float
             What a whole step gains, in nats, about.
         """
-        noise = np.exp(point.log_noise)
-        about, before = (point.mean, self.scale**2), self.prior
-        if learn:
-            self.prior = before.learned(*about)
-        learned = self.prior.expected(*about) - before.expected(*about)
-        curvature = 0.0
+        noise, curvature = np.exp(point.log_noise), 0.0
         for sign in (1.0, -1.0):
             W = point.mean + sign * self.scale * self.draws
             at = likelihood(self.moments, W, noise)
             curvature -= 0.5 * hessian_diagonal(self.moments, W, noise, at).mean(axis=0)
-        prior = np.diagonal(self.prior.precision(*about))
-        least = LEAST_PRECISION * prior
-        precision = np.maximum(self.n * curvature + prior, least)
+        # Prior and deviations are learned from each other: together, at this curvature.
+        before, variance = self.prior, self.scale**2
+        for _ in range(TOGETHER):
+            self.prior = self.prior.learned(point.mean, variance)
+            prior = np.diagonal(self.prior.precision(point.mean, variance))
+            precision = np.maximum(self.n * curvature + prior, LEAST_PRECISION * prior)
+            variance = 1.0 / precision
+        about = point.mean, self.scale**2
+        learned = abs(self.prior.expected(*about) - before.expected(*about))
         gain = 0.25 * np.sum((self.scale**2 * precision - 1.0) ** 2)
         if self.scale.any():
             precision = (1.0 - step) * self.scale**-2.0 + step * precision
