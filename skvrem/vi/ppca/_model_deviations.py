@@ -54,7 +54,7 @@ def without_turns(W):
     numbers = np.arange(len(turns))
     turns[numbers, :, pairs[0]] = W[:, pairs[1]].T
     turns[numbers, :, pairs[1]] = -W[:, pairs[0]].T
-    basis, _, _ = np.linalg.svd(turns.reshape(len(turns), -1).T)
+    basis, _ = np.linalg.qr(turns.reshape(len(turns), -1).T, mode="complete")
     return basis[:, len(turns) :]
 
 
