@@ -9,6 +9,7 @@ constant pixels with noise and, in FactorAnalysis, without.
 from functools import partial
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.decomposition import PCA, FactorAnalysis
 from sklearn.model_selection import GridSearchCV
 
@@ -98,3 +99,52 @@ def number(run, n_rows, n_features, n_components, length):
     means = {name: float(np.mean(each)) for name, each in off.items()}
     label = f"{n_rows} rows, {n_features} features, {n_components} components"
     yield Row(f"{label} of {length}", means.pop("elbo_"), "", means, numbers=off)
+
+
+#: Rows, features, components whose loadings are of the deviations k, k - 1, ..., 1.
+LENGTHS = [
+    (100, 200, 1),
+    (1000, 1000, 1),
+    (200, 200, 3),
+    (60, 300, 3),
+    (200, 1000, 3),
+    (60, 30, 3),
+    (2000, 100, 5),
+]
+
+
+@group({"-".join(map(str, case)): case for case in LENGTHS})
+def lengths(run, n_rows, n_features, n_components):
+    """By how much covariances of rows are off, of noise 1, mean of 6 draws.
+
+    In the notes are squared lengths of components over those that there are, and the
+    share of loadings that are within 1.96 standard deviations.
+    """
+    off, ratios, inside = {}, [], []
+    for seed in range(run.size(6, 2)):
+        rng = np.random.default_rng(seed)
+        loadings = rng.normal(size=(n_components, n_features))
+        loadings *= np.arange(n_components, 0.0, -1.0)[:, None]
+        X = rng.normal(size=(n_rows, n_components)) @ loadings
+        X += rng.normal(size=X.shape)
+        truth = loadings.T @ loadings + np.eye(n_features)
+        shared = np.sqrt(X.var(axis=0).mean() / n_components)
+        model = BayesianPPCA(n_components, random_state=0)
+        fits = {
+            "BayesianPPCA": model.fit(X),
+            "of one scale": clone(model).set_params(prior_scale=shared).fit(X),
+            "PCA": PCA(n_components, svd_solver="full").fit(X),
+        }
+        for name, fit in fits.items():
+            error = np.linalg.norm(fit.get_covariance() - truth)
+            off.setdefault(name, []).append(error / np.linalg.norm(truth))
+        squares = np.linalg.eigvalsh(loadings @ loadings.T)[::-1]
+        ratios.append(np.square(model.components_).sum(axis=1) / squares)
+        u, _, v = np.linalg.svd(model.components_ @ loadings.T)
+        error = abs(model.components_ - u @ v @ loadings)
+        inside.append(np.mean(error < 1.96 * model.components_std_))
+    means = {name: float(np.mean(each)) for name, each in off.items()}
+    label = f"{n_rows} rows, {n_features} features, {n_components} components"
+    squares = ", ".join(f"{ratio:.2f}" for ratio in np.mean(ratios, axis=0))
+    note = f"squares {squares}; within {np.mean(inside):.2f}"
+    yield Row(label, means.pop("BayesianPPCA"), "", means, note=note)

@@ -183,8 +183,8 @@ def test_the_objective_is_that_of_what_is_returned(kind):
         assert estimator.objective_ == -estimator.loss_
     elif kind == "own":  # on the draws of the fit, and on others
         assert abs(estimator.objective_ - estimator.elbo_) < 10.0 * estimator.elbo_se_
-    elif kind == "ppca":  # whose draws led many loadings, and suit them
-        assert 0.0 < estimator.objective_ - estimator.elbo_ < 1.0
+    elif kind == "ppca":  # whose draws suit the loadings; and turned, it is more
+        assert abs(estimator.objective_ - estimator.elbo_) < 1.0
     elif kind == "groups":  # nested: no bound, and the scales are left to integrate
         assert np.isfinite(estimator.log_marginal_likelihood_)
     else:

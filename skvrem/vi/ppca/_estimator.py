@@ -49,9 +49,10 @@ from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.ppca._model import (
     PPCAModel,
     SecondMoments,
-    joint_root,
     log_densities,
 )
+from skvrem.vi.ppca._model_deviations import AllDeviations, SpanDeviations
+from skvrem.vi.ppca._model_prior import GivenScale, UnknownScales, prior_of
 from skvrem.vi.ppca._model_rotations import rotation_entropy
 from skvrem.vi.ppca._model_rows import RowDensity
 
@@ -99,11 +100,11 @@ class BayesianPPCA(
 ):
     r"""Probabilistic principal component analysis with a posterior of the loadings.
 
-    Rows are :math:`x \sim N(m, W W^T + \lambda^2 I)` [1]_; loadings W have the prior
-    :math:`N(0, \mathrm{prior\_scale}^2)` each, and independent Gaussians for their
-    posterior, found by variational inference [2]_. The likelihood sees the rows by
-    their second moments only, so that a fit costs one pass over the data and steps
-    that do not depend on the number of rows.
+    Rows are :math:`x \sim N(m, W W^T + \lambda^2 I)` [1]_; loadings W of a feature have
+    a Gaussian prior, and independent Gaussians for their posterior, found by
+    variational inference [2]_. The likelihood sees the rows by their second moments
+    only, so that a fit costs one pass over the data and steps that do not depend on the
+    number of rows.
 
     Parameters
     ----------
@@ -111,8 +112,9 @@ class BayesianPPCA(
         Columns of W.
     prior_scale : float or "auto", default="auto"
         Standard deviation of loadings before any data, in the units of the features.
-        "auto" is the root of their mean variance, shared by the components: all of
-        them together explain it, and hundreds of loadings on few rows are no longer.
+        "auto" has one for each component, unknown and integrated out, and learns what
+        they have in common. One that is given says how long components are, the more
+        the more features there are: give it where that is known.
     noise_variance : float or "learn", default="learn"
         :math:`\lambda^2`. "learn" takes that of the highest bound.
     n_draws : int or "auto", default="auto"
@@ -138,15 +140,16 @@ class BayesianPPCA(
         Posterior means of the loadings, transposed, the longest first.
     components_std_ : ndarray of shape (n_components, n_features)
         Their standard deviations: given where the components point, as rotations of
-        all of them together, which the data say nothing of, are left out. Up to 1,000
-        loadings they are of all loadings and the noise together, by the second order of
-        the likelihood; beyond, and of components that rows have no use for, those of
-        independent loadings, which are too small.
+        all of them together, which the data say nothing of, are left out. They are of
+        all loadings and the noise together, by the second order of the likelihood; of
+        more than 1,000 loadings only for how components lengthen and mix, up to 30 of
+        them, and of independent loadings else, as of components that rows have no use
+        for.
     mean_ : ndarray of shape (n_features,)
         Mean of the rows.
     noise_variance_ : float
     prior_scale_ : float
-        Standard deviation of loadings before any data, given or of the features.
+        Standard deviation of loadings before any data, given or learned.
     posterior_ : MeanField
         The independent Gaussians of the bound, in the order of
         ``components_.ravel()``: ``mean``, ``scale``, ``sample``, ``logpdf``.
@@ -204,6 +207,9 @@ class BayesianPPCA(
     >>> bool(model.components_std_.max() < 0.15)
     True
     """
+
+    #: Of pickles from when scales were always given.
+    _freedom = None
 
     def __init__(
         self,
@@ -346,9 +352,11 @@ class BayesianPPCA(
         draws = rng.standard_normal((n_pairs, d, k))
         learn, scale = self.noise_variance == "learn", self.prior_scale
         if among(scale, ("auto",)):
-            scale = np.sqrt(moments.trace / (d * k))
-        scale = float(scale)
-        model = PPCAModel(moments, scale, learn, draws)
+            shared = float(np.sqrt(moments.trace / (d * k)))
+            prior = UnknownScales.of(shared, (d, k))
+        else:
+            prior = GivenScale(float(scale))
+        model = PPCAModel(moments, prior, learn, draws)
 
         def describe(point, objective):
             known = moments.weight, moments.mean, moments.rows, moments.matrix
@@ -359,7 +367,8 @@ class BayesianPPCA(
                 "elbo_se_": math.nan,
                 "objective_": float(objective),
                 "n_samples_seen_": n_rows,
-                "prior_scale_": scale,
+                "prior_scale_": model.prior.scale,
+                "_freedom": getattr(model.prior, "freedom", None),
                 "_moments": known,
                 "_learned": learn,
             }
@@ -381,10 +390,7 @@ class BayesianPPCA(
         vars(self).update(found, elbo_=elbo, elbo_se_=error, **result.attributes())
         if learn and self.noise_variance_ < AT_LEAST * moments.least_noise:
             self._warn_unseen(moments)
-        if (root := self._joint_root()) is not None:
-            scale = np.sqrt(np.einsum("ij,ij->i", root, root))
-            scale = scale.reshape(self.components_.shape).astype(dtype)
-            self.components_std_ = scale
+        self.components_std_ = self._deviations().scales().T.astype(dtype)
 
     def _moments_of(self, X, sample_weight, go_on):
         """Return the moments of rows, their number and their dtype."""
@@ -471,19 +477,14 @@ class BayesianPPCA(
             "posterior_": MeanField(loadings.ravel(), scale.ravel()),
         }
 
-    def _joint_root(self):
-        """Return a root of the covariance of all loadings, None of too many.
-
-        In the order of ``components_.ravel()``.
-        """
+    def _deviations(self):
+        """Return what loadings vary by, all of them together."""
         (k, d), q = self.components_.shape, self.posterior_
-        if q.n_dim > MOST_LOADINGS:
-            return None
+        way = AllDeviations if q.n_dim <= MOST_LOADINGS else SpanDeviations
+        W, scale = (part.reshape(k, d).T for part in (q.mean, q.scale))
         moments, noise = SecondMoments(*self._moments), self.noise_variance_
-        about = (part.reshape(k, d).T for part in (q.mean, q.scale))
-        given = noise, self.prior_scale_, self._learned
-        root = joint_root(moments, *about, *given)
-        return root.reshape(d, k, -1).swapaxes(0, 1).reshape(k * d, -1)
+        prior = prior_of(self.prior_scale_, self._freedom, d)
+        return way.of(moments, W, scale, noise, prior, self._learned)
 
     # What it says of rows
 
@@ -656,13 +657,9 @@ class BayesianPPCA(
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
-        root = self._joint_root()
-        if root is None:
-            draws = self.posterior_.sample(n_samples, rng)
-        else:
-            noise = rng.standard_normal((n_samples, root.shape[1]))
-            draws = self.posterior_.mean + noise @ root.T
-        return {"components": draws.reshape(n_samples, *self.components_.shape)}
+        away = self._deviations().sample(n_samples, rng)
+        mean = self.posterior_.mean.reshape(self.components_.shape)
+        return {"components": mean + away.swapaxes(1, 2)}
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""

@@ -1,7 +1,7 @@
 r"""Probabilistic principal components with a posterior of the loadings.
 
 Rows are :math:`x \sim N(m, C)` with :math:`C = W W^T + \lambda^2 I`, loadings W (d, k)
-with the prior :math:`N(0, s^2)` each. The log-likelihood sees the rows by their second
+with a prior of `_model_prior`. The log-likelihood sees the rows by their second
 moments S only,
 
 .. math:: \ell(W) = -\frac n2 \big[ d \log 2 \pi + \log |C| + \mathrm{tr}(C^{-1} S)
@@ -13,12 +13,13 @@ draws :math:`\mu \pm \sigma \epsilon_s`, in pairs of opposite sign. A fit goes i
 given :math:`\sigma`, the average of the likelihood is a smooth function of :math:`\mu`
 for a quasi-Newton method; given :math:`\mu`,
 
-.. math:: \sigma_i^{-2} = s^{-2} - E_q H_{ii}(W)
+.. math:: \sigma_{ij}^{-2} = T_{jj} - E_q H_{ij,ij}(W)
 
-with the diagonal of the Hessian (Price's theorem), whose average over few draws is far
-less noisy than derivatives by :math:`\sigma` along them. The bound has the second order
-of the likelihood about :math:`\mu` as its control variate [1]_: what is left to the
-draws is of the fourth order.
+with the precision T (k, k) of a row of loadings before any data, and the diagonal of
+the Hessian (Price's theorem), whose average over few draws is far less noisy than
+derivatives by :math:`\sigma` along them. The bound has the second order of the
+likelihood about :math:`\mu` as its control variate [1]_: what is left to the draws is
+of the fourth order.
 
 .. [1] Wang, Geffner, Domke (2024). Joint control variate for faster black-box
    variational inference. AISTATS.
@@ -45,11 +46,8 @@ LARGEST_CHANGE = 2.0
 # A posterior precision is at least this share of the prior's: away from the optimum the
 # likelihood may be convex in a loading.
 LEAST_PRECISION = 0.1
-# Of the logarithm of the noise variance, for differences.
-STEP = 1e-4
-# Pairs of draws that the covariance of all loadings is expected by, and what they are
-# times loadings where these are many: a draw costs the square of these.
-JOINT_PAIRS, JOINT_WORK = (2, 16), 2000
+# Times that prior and deviations are learned from each other, in a turn.
+TOGETHER = 5
 LOG_2PI = np.log(2.0 * np.pi)
 
 
@@ -356,71 +354,6 @@ def log_densities(rows, components, noise):
     return out
 
 
-def joint_root(moments, W, scale, noise, prior_scale, learned):
-    r"""Return a root (d k, r) of the covariance of all loadings together.
-
-    That of the expected second order about W, with the noise integrated out where it is
-    learned,
-
-    .. math:: \Sigma^{-1} = s^{-2} I - n \Big[ H - \frac{h h^T}{\eta} \Big],
-
-    with the Hessian H by W, the derivative h of the gradient by the logarithm of the
-    noise variance, and the second derivative :math:`\eta` by that. It is taken where
-    components do not turn: along :math:`W A`, A antisymmetric, the likelihood is flat.
-    Components that are shorter than what they vary by are at a saddle, where no second
-    order holds them: their loadings are independent.
-
-    Parameters
-    ----------
-    moments : SecondMoments
-    W, scale : ndarrays of shape (d, k)
-        Means and deviations of independent loadings.
-    noise : float
-        Noise variance.
-    prior_scale : float
-    learned : bool
-        The noise is.
-    """
-    (d, k), n = W.shape, moments.weight
-    found = np.square(W).sum(axis=0) > np.square(scale).sum(axis=0)
-    free, V, n_found = np.tile(found, d), W[:, found], int(found.sum())
-    one_by_one = np.eye(d * k)[free].reshape(-1, d, k)
-    n_pairs = int(np.clip(JOINT_WORK // (d * k), *JOINT_PAIRS))
-    away = np.random.default_rng(0).standard_normal((n_pairs, d, k)) * scale
-    H, h, eta = np.zeros((d * n_found, d * n_found)), np.zeros((d, k)), 0.0
-    for drawn in W + np.concatenate([away, -away]):
-        at = likelihood(moments, drawn, noise)
-        columns = hessian_times(moments, drawn, noise, at, one_by_one)
-        H += columns.reshape(-1, d * k)[:, free]
-        if learned:
-            less, more = (
-                likelihood(moments, drawn, noise * np.exp(step))
-                for step in (-STEP, STEP)
-            )
-            h += (more.gradient - less.gradient) / (2.0 * STEP)
-            eta += (more.by_noise - less.by_noise) / (2.0 * STEP)
-    if eta < 0.0:
-        H -= np.outer(h[:, found], h[:, found]) / eta
-    H /= 2 * n_pairs
-    apart = np.eye(d * n_found)
-    if n_found > 1:
-        pairs = np.triu_indices(n_found, 1)
-        turns = np.zeros((len(pairs[0]), d, n_found))
-        numbers = np.arange(len(turns))
-        turns[numbers, :, pairs[0]] = V[:, pairs[1]].T
-        turns[numbers, :, pairs[1]] = -V[:, pairs[0]].T
-        basis, _, _ = np.linalg.svd(turns.reshape(len(turns), -1).T)
-        apart = basis[:, len(turns) :]
-    values, vectors = np.linalg.eigh(apart.T @ H @ apart)
-    precision = prior_scale**-2 - n * values
-    precision = np.maximum(precision, LEAST_PRECISION / prior_scale**2)
-    among = apart @ (vectors / np.sqrt(precision))
-    root = np.diag(scale.ravel())[:, ~free]
-    root = np.hstack([root, np.zeros((d * k, among.shape[1]))])
-    root[free, d * k - d * n_found :] = among
-    return root
-
-
 def start_loadings(axes, weight, prior_scale, noise):
     r"""Return the loadings of the highest posterior density given the noise variance.
 
@@ -506,21 +439,19 @@ class PPCAModel(PlainModel):
     Parameters
     ----------
     moments : SecondMoments
-    prior_scale : float
+    prior : GivenScale or UnknownScales
     learn_noise : bool
     draws : ndarray of shape (n_draws, d, k)
         Standard normal numbers; each is used with both signs.
     """
 
-    def __init__(self, moments, prior_scale, learn_noise, draws):
+    def __init__(self, moments, prior, learn_noise, draws):
         self.moments = moments
         self.n = moments.weight
-        self.prior_scale = prior_scale
+        self.prior = prior
         self.learn_noise = learn_noise
         self.draws = draws
         self.scale = np.zeros(draws[0].shape)
-        nothing = np.zeros(self.scale.size)
-        self.prior = MeanField(nothing, nothing + prior_scale)
         least = moments.least_noise
         self.least_log_noise = float(np.log(least)) if learn_noise else -np.inf
 
@@ -536,29 +467,30 @@ class PPCAModel(PlainModel):
         else:
             noises = [noise]
         for noise in noises:
-            W = start_loadings(axes, moments.weight, self.prior_scale, noise)
+            W = start_loadings(axes, moments.weight, self.prior.start_scale, noise)
             point, self.scale = Point(W, float(np.log(noise))), np.zeros(W.shape)
             self.spread(point, 1.0)
-            found.append((point, self.scale))
+            found.append((point, self.scale, self.prior))
         if len(found) > 1:
             found.sort(key=self._loss_at)
-        point, self.scale = found[0]
+        point, self.scale, self.prior = found[0]
         self._control(point)
         return point
 
     def _loss_at(self, start):
-        """Return minus the bound of a point and its standard deviations."""
-        point, self.scale = start
+        """Return minus the bound of a point, its standard deviations and a prior."""
+        point, self.scale, self.prior = start
         return -self.statistics(point, None, 1.0).objective
 
     def resume(self, W, scale, noise):
         """Return the point of a posterior that is known."""
         point, self.scale = Point(W, float(np.log(noise))), scale
+        self.prior = self.prior.learned(W, scale**2)
         self._control(point)
         return point
 
     def spread(self, point, step):
-        """Move the standard deviations to their optimum at a point; return the gain.
+        """Move the prior and deviations to their optimum at a point; return the gain.
 
         Parameters
         ----------
@@ -571,20 +503,26 @@ class PPCAModel(PlainModel):
         gain : float
             What a whole step gains, in nats, about.
         """
-        noise = np.exp(point.log_noise)
-        curvature = 0.0
+        noise, curvature = np.exp(point.log_noise), 0.0
         for sign in (1.0, -1.0):
             W = point.mean + sign * self.scale * self.draws
             at = likelihood(self.moments, W, noise)
             curvature -= 0.5 * hessian_diagonal(self.moments, W, noise, at).mean(axis=0)
-        least = LEAST_PRECISION / self.prior_scale**2
-        precision = np.maximum(self.n * curvature + self.prior_scale**-2, least)
+        # Prior and deviations are learned from each other: together, at this curvature.
+        before, variance = self.prior, self.scale**2
+        for _ in range(TOGETHER):
+            self.prior = self.prior.learned(point.mean, variance)
+            prior = np.diagonal(self.prior.precision(point.mean, variance))
+            precision = np.maximum(self.n * curvature + prior, LEAST_PRECISION * prior)
+            variance = 1.0 / precision
+        about = point.mean, self.scale**2
+        learned = abs(self.prior.expected(*about) - before.expected(*about))
         gain = 0.25 * np.sum((self.scale**2 * precision - 1.0) ** 2)
         if self.scale.any():
             precision = (1.0 - step) * self.scale**-2.0 + step * precision
         self.scale = precision**-0.5
         self._control(point)
-        return float(gain)
+        return float(gain + learned)
 
     def _control(self, point):
         """Take the second order of the likelihood at a point, as a control variate.
@@ -611,16 +549,20 @@ class PPCAModel(PlainModel):
         """Return q over the loadings, row after row."""
         return MeanField(point.mean.ravel(), self.scale.ravel())
 
+    def divergence(self, point):
+        """Return that of q from the prior, in nats."""
+        entropy = np.log(self.scale).sum() + 0.5 * self.scale.size * (1.0 + LOG_2PI)
+        return -entropy - self.prior.expected(point.mean, self.scale**2)
+
     # What the solver asks for
 
     def statistics(self, point, batch, beta):
         """Return the bound and its gradient. There is nothing latent to temper."""
         up, down = self._on_both_sides(point, self.draws)
         each = 0.5 * (up.value + down.value) - self.quadratic
-        divergence = self.posterior(point).kl(self.prior)
-        value = self.n * (each.mean() + self.level) - divergence
+        value = self.n * (each.mean() + self.level) - self.divergence(point)
         by_mean = 0.5 * self.n * (up.gradient + down.gradient).mean(axis=0)
-        by_mean -= point.mean / self.prior_scale**2
+        by_mean -= point.mean @ self.prior.precision(point.mean, self.scale**2)
         by_noise = 0.5 * self.n * (up.by_noise + down.by_noise).mean()
         least = point.log_noise <= self.least_log_noise and by_noise < 0.0
         gradient = np.append(by_mean, by_noise if self.learn_noise and not least else 0)
@@ -648,7 +590,7 @@ class PPCAModel(PlainModel):
         square = 0.5 * (np.square(draws).sum(axis=(1, 2)) - self.scale.size)
         controls = np.stack([drawn - level, square], axis=1)
         mean, error = regressed_mean(0.5 * (up.value + down.value), controls)
-        value = self.n * mean - self.posterior(point).kl(self.prior)
+        value = self.n * mean - self.divergence(point)
         return float(value), float(self.n * error)
 
     def objective(self, point, mean):
