@@ -763,7 +763,5 @@ def test_blas_has_one_thread_in_a_fit(method, monkeypatch):
 )
 def test_targets_are_asked_for_as_scikit_learn_does(model):
     X = np.arange(12.0).reshape(6, 2)
-    with pytest.raises(
-        ValueError, match="requires y to be passed, but the target"
-    ):
+    with pytest.raises(ValueError, match="requires y to be passed, but the target"):
         model.fit(X, None)
