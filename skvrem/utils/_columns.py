@@ -140,9 +140,7 @@ def naming_columns(X, needs, advice, numbers=None):
         raise TypeError(f"{needs}, in memory: pass X.collect().")
     try:
         # Dates would be converted to nanoseconds.
-        dtypes = getattr(X, "dtypes", [getattr(X, "dtype", None)])
-        # One column of a frame has one.
-        if any(map(_is_of_times, dtypes if np.iterable(dtypes) else [dtypes])):
+        if holds_times(X):
             raise ValueError("dates")
         yield
     except (TypeError, ValueError, OverflowError) as error:
@@ -213,6 +211,13 @@ def _no_number(column):
 
 def _shown(value):
     return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def holds_times(X):
+    """Whether a frame, a column or an array has a type of dates or durations."""
+    dtypes = getattr(X, "dtypes", [getattr(X, "dtype", None)])
+    # One column of a frame has one.
+    return any(map(_is_of_times, dtypes if np.iterable(dtypes) else [dtypes]))
 
 
 def _is_of_times(dtype):

@@ -2,13 +2,14 @@
 
 import pickle
 import warnings
+from datetime import date
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, ndtr
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skvrem import BradleyTerry
@@ -552,6 +553,30 @@ def test_labels_of_one_kind_stay_what_they_are(rows, kind):
     items = BradleyTerry().fit(rows).items_
     assert items.dtype.kind == kind
     assert set(items.tolist()) == {label for row in rows for label in row}
+
+
+@pytest.mark.parametrize("kind", ["names", "numbers"])
+def test_frames_of_polars(kind):
+    pl = pytest.importorskip("polars")
+    rows = np.array([[0, 1], [1, 2], [2, 0], [0, 2]])
+    if kind == "names":
+        rows = np.array(["ann", "bob", "cyd"])[rows]
+    frame = pl.DataFrame({"a": rows[:, 0].tolist(), "b": rows[:, 1].tolist()})
+    result = [1, 0, 1, 1]
+    model, plain = (BradleyTerry().fit(X, result) for X in (frame, rows))
+    np.testing.assert_array_equal(model.skill_, plain.skill_)
+    np.testing.assert_array_equal(model.predict_proba(frame), plain.predict_proba(rows))
+    with pytest.raises(ValueError, match="column of dates"):
+        BradleyTerry().fit(frame.with_columns(b=pl.lit(date(2020, 1, 1))), result)
+
+
+def test_a_column_of_results():
+    rows, result = np.array([[0, 1], [1, 2], [2, 0], [0, 2]]), np.array([1, 0, 1, 1])
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        model = BradleyTerry().fit(rows, result[:, None])
+    np.testing.assert_array_equal(model.skill_, BradleyTerry().fit(rows, result).skill_)
+    with pytest.raises(ValueError, match="one result for each of the 4 matches"):
+        BradleyTerry().fit(rows, np.ones((4, 2)))
 
 
 def test_a_column_of_numbers_beside_names():

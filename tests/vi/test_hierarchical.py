@@ -756,3 +756,12 @@ def test_blas_has_one_thread_in_a_fit(method, monkeypatch):
         fit(X, y, groups=groups, **known)
         assert [p["num_threads"] for p in threadpool_info()] == before
     assert seen and set(seen) == {1}
+
+
+@pytest.mark.parametrize(
+    "model", [HierarchicalSoftmaxClassifier(), BayesianLogisticRegression(groups=0)]
+)
+def test_targets_are_asked_for_as_scikit_learn_does(model):
+    X = np.arange(12.0).reshape(6, 2)
+    with pytest.raises(ValueError, match="requires y to be passed, but the target"):
+        model.fit(X, None)

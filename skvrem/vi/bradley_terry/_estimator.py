@@ -163,6 +163,12 @@ class BradleyTerry(
     --------
     skvrem.SBMLogisticRegression : Matches of more than skills, as rows of features.
 
+    Notes
+    -----
+    To scikit-learn this is no classifier: what needs one, as the scorer "roc_auc" and
+    ``CalibratedClassifierCV``, fails. Its own `score`, which cross-validation takes by
+    default, is the one to use.
+
     References
     ----------
     .. [1] Bradley, Terry (1952). Rank analysis of incomplete block designs: I. The

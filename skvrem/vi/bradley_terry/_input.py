@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
-from sklearn.utils import check_array
+from sklearn.utils import check_array, column_or_1d
 
 from skvrem.data import of_dask, open_remote
-from skvrem.utils._columns import check_one_each, naming_columns
+from skvrem.utils._columns import check_one_each, holds_times, naming_columns
 from skvrem.utils._remote import check_chunks
 from skvrem.utils._validation import (
     check_columns_of,
@@ -126,10 +126,9 @@ def _home(column):
 def _holds_dates(X):
     """Whether numpy would find dates or spans of time, which are no labels."""
     try:
-        kinds = list(X.dtypes) if hasattr(X, "dtypes") else [np.asarray(X).dtype]
+        return holds_times(X if hasattr(X, "dtypes") else np.asarray(X))
     except ValueError:  # ragged, as will be said
         return False
-    return any(kind.kind in "Mm" for kind in kinds)
 
 
 def _missing(labels):
@@ -254,6 +253,8 @@ def _results(y, labels, ties):
     advice = _advice(given, labels) if given.dtype.kind in "OUS" else ""
     with naming_columns(y, f"y must be {allowed}", advice):
         result = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if result.ndim == 2 and result.shape[1] == 1:
+            result = column_or_1d(result, warn=True)
     check_one_each(result, "y must have one result", len(labels), "matches")
     if ties is None:
         bad = (result < 0.0) | (result > 1.0)

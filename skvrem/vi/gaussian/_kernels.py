@@ -29,6 +29,8 @@ WIDE, WIDEST = 1.5, 2.5
 NARROW = 1e-4
 # Classes from which on sums over nodes are products of matrices.
 MATRICES = 8
+# Classes that others, of small probability, are held against one by one.
+RIVALS = 6
 # Shifts of a random number's bits, and those of it that are taken.
 LEFT, RIGHT, BACK, SHIFT, HIGH, ONE = map(np.uint64, (13, 7, 17, 20, 60, 1))
 
@@ -237,6 +239,105 @@ def softmax_expectations(
             residual[i, j] *= -w
         residual[i, y[i]] += w
     return loss
+
+
+@kernel(fastmath=CONTRACT)
+def softmax_tails(A, half, nodes, away, most, p):
+    """Do expected probabilities p (m, k) below `most` again, which nodes hardly reach.
+
+    For each such class, nodes (k, n_nodes) are moved along the direction in which its
+    predictor rises over the mean of the others', weighed by p: there they lie evenly,
+    by `away` (n_nodes,) from the deviation near which the probability times the density
+    is largest, and the density weighs them. Across it they are as they were; and so are
+    all but `RIVALS` of the others, which matter little.
+    """
+    m, k = A.shape
+    n = away.size
+    width = (away[n - 1] - away[0]) / (n - 1)
+    full = half.shape[1] != k
+    root, drawn = np.zeros((k, k)), np.empty((k, n))
+    z = np.empty((RIVALS + 1, n))
+    who, contrast = np.empty(RIVALS + 1, np.intp), np.empty(RIVALS + 1)
+    turned, along, lesser = np.empty(k), np.empty(n), np.empty(n)
+    top, mass, log_density = np.empty(n), np.empty(n), np.empty(n)
+    for i in range(m):
+        if p[i].min() >= most:
+            continue
+        before = p[i].copy()
+        rivals = np.argsort(-before)
+        for j in range(k):
+            for b in range(j + 1 if full else 0):
+                root[j, b] = half[i, j * k + b]
+            for s in range(0 if full else n):
+                drawn[j, s] = half[i, j] * nodes[j, s]
+        if full:
+            np.dot(root, nodes, drawn)
+        top[:] = -math.inf
+        for b in rivals[RIVALS:]:
+            for s in range(n):
+                top[s] = max(top[s], A[i, b] + drawn[b, s])
+        lesser[:] = 0.0
+        for b in rivals[RIVALS:]:
+            for s in range(n):
+                lesser[s] += exp(max(A[i, b] + drawn[b, s] - top[s], -700.0))
+        for s in range(n):
+            lesser[s] = top[s] + log(lesser[s]) if k > RIVALS else -math.inf
+        for j in range(k):
+            if before[j] >= most:
+                continue
+            n_who, rest = 0, 0.0
+            for b in rivals[:RIVALS]:
+                if b != j:
+                    who[n_who] = b
+                    rest += before[b]
+                    n_who += 1
+            who[n_who] = j
+            ahead, variance = A[i, j], 0.0
+            along[:] = drawn[j]
+            contrast[n_who] = 1.0
+            for a in range(n_who):
+                contrast[a] = -before[who[a]] / rest
+                ahead += contrast[a] * A[i, who[a]]
+                for s in range(n):
+                    along[s] += contrast[a] * drawn[who[a], s]
+            turned[:] = 0.0  # the direction, in units of the nodes
+            for a in range(n_who + 1):
+                b = who[a]
+                for c in range(0 if full else b, b + 1):
+                    turned[c] += contrast[a] * (root[b, c] if full else half[i, b])
+            for c in range(k):
+                variance += turned[c] * turned[c]
+            spread = math.sqrt(variance)
+            if spread < NARROW:
+                continue
+            mode = min(spread, max(-ahead / spread, 0.0))
+            for s in range(n):
+                t = mode + away[s]
+                log_density[s] = -0.5 * t * t
+                along[s] = t - along[s] / spread
+                top[s] = lesser[s]
+                mass[s] = 0.0
+            for a in range(n_who + 1):
+                b, slope = who[a], 0.0
+                for c in range(0 if full else b, b + 1):
+                    slope += turned[c] * (root[b, c] if full else half[i, b]) / spread
+                for s in range(n):
+                    z[a, s] = A[i, b] + drawn[b, s] + slope * along[s]
+                    top[s] = max(top[s], z[a, s])
+            for a in range(n_who + 1):
+                for s in range(n):
+                    mass[s] += exp(max(z[a, s] - top[s], -700.0))
+            for s in range(n):
+                mass[s] += exp(max(lesser[s] - top[s], -700.0))
+                own = z[n_who, s] - top[s] + log_density[s]
+                mass[s] = exp(max(own, -700.0)) / mass[s]
+            total = 0.0
+            for s in range(n):
+                total += mass[s]
+            p[i, j] = total * width / math.sqrt(2.0 * math.pi)
+        whole = p[i].sum()
+        for j in range(k):
+            p[i, j] /= whole
 
 
 @kernel(fastmath=CONTRACT)

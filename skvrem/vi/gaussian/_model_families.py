@@ -31,6 +31,10 @@ FINER, MOST_REFINED = 8, 3 << 23
 # up to which; and numbers that all of them may have.
 SCATTERED = ((2000, 64, 128), (16_000, 256, 64), (np.inf, 512, 32))
 MOST_NUMBERS = 1 << 22
+# Probabilities, in nodes of one, that nodes alone do not tell, as they end after some
+# three standard deviations; how far those for the tails reach; and the logarithm of the
+# least probability there is.
+FEW_NODES, REACH, LEAST_LOG = 4.0, 6.0, -700.0
 # What mixes the bits of a key; of rows whose nodes are those of all.
 GOLDEN, NO_KEYS = np.uint64(0x9E3779B97F4A7C15), np.empty(0, np.uint64)
 # Bits of a variance that a key does not have, 12 digits being left: so rounding hardly
@@ -488,11 +492,40 @@ def expected_probabilities(family, a, half):
 
     `family` is Logistic or Softmax; a and half are as it wants them.
     """
-    y = np.zeros(len(a), np.int32 if family.n_predictors > 1 else np.float64)
-    _, residual, _ = family.expectations(a, half, y, np.empty(0))
-    # A residual is the indicator of the class, here the first, minus probability.
     if family.n_predictors == 1:
-        return np.column_stack([1.0 + residual[:, 0], -residual[:, 0]])
+        return _of_two(a, half)
+    # A residual is the indicator of a class minus probability, whose digits cancel: of
+    # a probable class some are left.
+    top = a.argmax(axis=1).astype(np.int32)
+    _, residual, _ = family.expectations(a, half, top, np.empty(0))
     p = -residual
-    p[:, 0] += 1.0
-    return np.clip(p, 0.0, None)
+    p[np.arange(len(p)), top] += 1.0
+    if half.any():
+        n = len(family.nodes)
+        away = REACH * (_evenly(n) * 2.0 - 1.0)
+        _kernels.softmax_tails(a, half, family.columns, away, FEW_NODES / n, p)
+    return p
+
+
+def _evenly(n):
+    """Return n numbers between 0 and 1, those of opposite nodes side by side."""
+    place = np.arange(n // 2)
+    return np.concatenate([place + 0.25, place + 0.75]) / (n // 2)
+
+
+def _of_two(a, v):
+    """Return expected probabilities (m, 2) of two classes.
+
+    Of the less probable one, of which no digit may cancel, and one minus that. With
+    s for the logistic function, E s(z) is exp(a + v / 2) E s(-z - v): so what is very
+    improbable, too, is a number near one, times a factor that is known.
+    """
+    low = -np.abs(a)
+    far = low < -0.5 * v
+    factor = np.where(far, np.exp(np.clip(low + 0.5 * v, LEAST_LOG, 0.0)), 1.0)
+    y = np.zeros(len(a))
+    near = np.where(far, -(low + v), low)
+    _, residual, _ = Logistic().expectations(near, v, y, np.empty(0))
+    small = np.maximum(-residual * factor, np.exp(LEAST_LOG))
+    first = np.where(a > 0.0, small, 1.0 - small)
+    return np.concatenate([first, np.where(a > 0.0, 1.0 - small, small)], axis=1)

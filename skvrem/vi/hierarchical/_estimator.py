@@ -16,6 +16,7 @@ from skvrem.utils._base import VersionedPickle, check_unchanged, feature_names
 from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._columns import check_column, column_number
 from skvrem.utils._parallel import one_blas_thread
+from skvrem.utils._remote import check_has_targets
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -544,6 +545,7 @@ class HierarchicalSoftmaxClassifier(
 
     def _open(self, X, y, groups, sample_weight, known, go_on):
         """Return the `GroupedRows` of a fit, or of a batch of a stream."""
+        check_has_targets(self, y, required=True)
         column = self.groups
         rows, targets, ids = open_groups(self, X, y, groups, column, reset=not go_on)
         weight = check_weight(sample_weight, len(rows))

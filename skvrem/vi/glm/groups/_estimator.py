@@ -11,6 +11,7 @@ from skvrem.data import column_moments, of_dask
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import check_unchanged
 from skvrem.utils._columns import check_column, column_names, column_number
+from skvrem.utils._remote import check_has_targets
 from skvrem.utils._reports import (
     Progress,
     outside,
@@ -364,6 +365,7 @@ class ByGroup(GroupAnswers):
             return self._open_group_blocks(X, y, sample_weight, groups, **more)
         if hasattr(X, "tocsr"):
             raise ValueError("groups= needs dense rows: pass X.toarray().")
+        check_has_targets(self, y, required=True)
         self._check_targets(y)
         rows, y, ids = open_groups(self, X, y, groups, self.groups, reset=reset)
         weight = check_weight(sample_weight, len(rows))
