@@ -39,7 +39,7 @@ LITTLE = 1e-3
 # A mode is no place to start from where so many pairs of draws differ by so many nats,
 # for each parameter or at least, from what its curvature tells of them; or where the
 # largest precision was so small a share of its own at the model's start.
-LOOKS, SURPRISE_EACH, SURPRISE, COLLAPSED = 8, 0.1, 1.0, 1e-6
+LOOKS, SURPRISE_EACH, SURPRISE, COLLAPSED = 4, 0.1, 1.0, 1e-6
 # Pairs of draws, steps and tolerance of the diagonal posterior that is tried instead;
 # and numbers, rows times parameters, up to which draws are then as many as parameters.
 INDEPENDENT_PAIRS, INDEPENDENT_STEPS, INDEPENDENT_TOL = 16, 200, 0.05
