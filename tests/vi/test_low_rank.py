@@ -80,7 +80,7 @@ class RichEffects(Effects):
     [
         (RichEffects, "batch", 1500),
         (Effects, "batch", 2500),
-        (RichEffects, "svrg", 800),
+        (RichEffects, "svrg", 850),
     ],
 )
 def test_many_parameters_have_a_low_rank(model_class, solver, passes):

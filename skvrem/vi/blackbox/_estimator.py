@@ -81,9 +81,9 @@ class VariationalInference(
     A model is any object that says how probable rows are and in which direction they
     become more probable. Nothing is to be tuned: full passes take expectations over
     fixed draws with the second order of the log density as their control variate,
-    start at a mode, and stop where less than `tol` nats are left to gain; steps by
-    minibatches start there too, and have the joint control variate of [1]_, for rows
-    and draws together.
+    start at a mode, or at the best diagonal where a mode is but a spike, and stop where
+    less than `tol` nats are left to gain; steps by minibatches start there too, and
+    have the joint control variate of [1]_, for rows and draws together.
 
     Parameters
     ----------

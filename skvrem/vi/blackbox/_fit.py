@@ -7,6 +7,7 @@ from skvrem import solvers
 from skvrem.vi.blackbox._input import check_names
 from skvrem.vi.blackbox._model import (
     LEAST_SHARE,
+    DrawnModel,
     convex,
     finite,
     least_precision,
@@ -35,6 +36,16 @@ FAR, MOVED, TURNS = 0.3, 0.1, 10
 # And the covariance of a low rank, where that moves it by more than so many nats for
 # each parameter beside.
 LITTLE = 1e-3
+# A mode is no place to start from where so many pairs of draws differ by so many nats,
+# for each parameter or at least, from what its curvature tells of them; or where the
+# largest precision was so small a share of its own at the model's start.
+LOOKS, SURPRISE_EACH, SURPRISE, COLLAPSED = 4, 0.1, 1.0, 1e-6
+# Pairs of draws, steps and tolerance of the diagonal posterior that is tried instead;
+# and numbers, rows times parameters, up to which draws are then as many as parameters.
+INDEPENDENT_PAIRS, INDEPENDENT_STEPS, INDEPENDENT_TOL = 16, 200, 0.05
+MOST_LOOKS = 5_000_000
+# Least share of a curvature that a covariance takes, where all of it is too much.
+LEAST_CHANGE = 0.01
 # Steps to the mode of the density, where a fit starts, and random signs for the
 # diagonal of a Hessian.
 MODE_STEPS, PROBES = 200, 200
@@ -146,16 +157,20 @@ def fit_full(fit, point):
     """Fit by full passes, with a control variate that follows the point."""
     model, target = fit.model, fit.model.target
     whole, curvature = model.full or target.n_dim <= FULL_RANK, None
-    centre = _mode(model, fit.start) if point is None else means_of(point)
+
+    def see(at):
+        found = _curvature(model, at, fit.rng, whole)
+        if whole and not model.full:
+            model.scale_by(found)
+        return found
+
+    if point is None:
+        point, curvature = first_point(fit, see)
+    centre = means_of(point)
     for _ in range(TURNS):
         if curvature is None or model.distance(point, centre) > FAR:
-            if curvature is not None:
-                centre = means_of(point)
-            curvature = _curvature(model, centre, fit.rng, whole)
-            if whole and not model.full:
-                model.scale_by(curvature)
-        if point is None:
-            point = model.start(centre, curvature, fit.rng)
+            centre = means_of(point)
+            curvature = see(centre)
         if fit.controlled:
             model.control(curvature, point)
         before = model.posterior(point.parameters)
@@ -166,6 +181,18 @@ def fit_full(fit, point):
         if near or fit.runs.ended:
             break
     return point, curvature
+
+
+def _draw_enough(fit):
+    """Let draws be no fewer than parameters, far from where a control is right.
+
+    With fewer, a covariance is fitted to what the draws have beside the second order.
+    """
+    n_pairs, width = fit.model.draws.shape
+    fixed = fit.n_draws != "auto" or fit.plan.name != "batch" or not fit.model.full
+    cheap = width * fit.model.target.rows.size <= MOST_LOOKS
+    if n_pairs < width and cheap and not fixed:
+        fit.model.draws = opposite_draws(fit.rng, width, width)
 
 
 def fit_alternating(fit, point):
@@ -182,15 +209,15 @@ def fit_alternating(fit, point):
         """Return the point with the covariance of the curvature it sees, and that."""
         for _ in range(TURNS):
             before, at = model.posterior(point.parameters), model.typical(point)
-            point = model.start(before.mean, see(at), fit.rng, point.parameters)
+            point = _with_curvature(model, point, see(at), fit.rng)
             moved = model.posterior(point.parameters).kl(before)
-            if moved < MOVED + LITTLE * before.n_dim:
+            if _is_little(moved, before.n_dim):
                 break
         return point, model.curvature
 
     if point is None:
-        centre = _mode(model, fit.start)
-        point, curvature = covariance(model.start(centre, see(centre[None]), fit.rng))
+        point, _ = first_point(fit, lambda at: see(at[None]))
+        point, curvature = covariance(point)
     for _ in range(TURNS):
         if curvature is None:
             curvature = see(model.typical(point))
@@ -208,15 +235,129 @@ def fit_minibatch(fit, point):
     """Fit a diagonal by minibatch steps, which see the curvature at every pass."""
     model = fit.model
     if point is None:
-        centre = _mode(model, fit.start)
         whole = model.target.knows_hessian
-        point = model.start(centre, _curvature(model, centre, fit.rng, whole), fit.rng)
+        point, _ = first_point(fit, lambda at: _curvature(model, at, fit.rng, whole))
     return fit.go_on(point), fit.moved.curvature
 
 
 def means_of(point):
     """Return the means (d,) of a point."""
     return point.parameters.mean[:, 0]
+
+
+def first_point(fit, see):
+    """Return where a fit starts, and the curvature there.
+
+    That is a mode, with the curvature there, where this tells what draws find. Where it
+    does not, as where a density rises without end while less and less of it is around,
+    it may be a narrow spike that no bound is high at: then a diagonal posterior is
+    fitted from the model's own start, and a fit goes on from the better of both.
+
+    Parameters
+    ----------
+    fit : Fit
+    see : callable
+        Returns the curvature at parameters (d,).
+    """
+    model, centre, failed = fit.model, _mode(fit.model, fit.start), None
+    try:
+        curvature = see(centre)
+        point = model.start(centre, curvature, fit.rng)
+        bound = _bound(model, point, model.curvature)
+        least = _told(model, point) - max(SURPRISE, SURPRISE_EACH * centre.size)
+        if bound > least and not _has_collapsed(fit, point):
+            return point, curvature
+    except (ValueError, np.linalg.LinAlgError) as error:
+        point, curvature, bound, failed = None, None, -np.inf, error
+    other = _independent(fit)
+    if other is not None and _bound(model, other) > bound:
+        try:
+            found = other, see(means_of(other))
+        except (ValueError, np.linalg.LinAlgError) as error:  # beside a kink, say
+            failed = failed or error
+        else:
+            _draw_enough(fit)
+            return found
+    if point is None:
+        raise failed
+    return point, curvature
+
+
+def _bound(model, point, curvature=None):
+    """Return the bound of a point by a few draws, minus infinity without one."""
+    try:
+        with np.errstate(all="ignore"):
+            found, _ = model.bound(point, model.draws[:LOOKS], curvature)
+    except (ValueError, np.linalg.LinAlgError):
+        return -np.inf
+    return found if np.isfinite(found) else -np.inf
+
+
+def _told(model, point):
+    """Return the bound that a start would have were the density of second order."""
+    q = model.posterior(point.parameters)
+    level = model.target.log_density(q.mean)
+    return level - 0.5 * model.curvature.trace(q) - q.kl(model.prior)
+
+
+def _has_collapsed(fit, point):
+    """Whether the parameter known best, given the others, was hardly at the start."""
+    model = fit.model
+    precision = model.posterior(point.parameters).precision_diagonal
+    best = precision.argmax()
+    axis = np.zeros(precision.size)
+    axis[best] = 1.0
+    before = abs(model.target.hessian_times(fit.start, axis)[best])
+    before += model.prior.precision_diagonal[best]
+    return before < COLLAPSED * precision[best]
+
+
+def _independent(fit):
+    """Return the point of a diagonal posterior, fitted from the start of a model.
+
+    Or None, where the bound is no number at the start.
+    """
+    model, target = fit.model, fit.model.target
+    rng = np.random.default_rng(0)
+    draws = opposite_draws(rng, INDEPENDENT_PAIRS, target.n_dim)
+    plain = DrawnModel(target, model.prior, "diagonal", draws)
+    precision = np.maximum(_widths(model, fit.start) ** -2.0, 1.0)
+    point = plain.spread(fit.start[:, None], precision, rng)
+    options = {"tol": INDEPENDENT_TOL, "rng": rng}
+    runs = solvers.Runs(INDEPENDENT_STEPS, fit.runs.began, **options)
+    solver = solvers.QuasiNewton(INDEPENDENT_TOL, trusted=False)
+    try:
+        with np.errstate(all="ignore"):
+            q = runs.go_on(plain, solver, point).point.parameters
+    except (ValueError, np.linalg.LinAlgError):
+        return None
+    return model.independent(q.mean, q.log_scale)
+
+
+def _with_curvature(model, point, curvature, rng):
+    """Return a point with the covariance of a curvature, where its bound is no lower.
+
+    Where it is, of as much of the curvature, beside the precision that the point has,
+    as makes it none. Far from a normal density the curvature at draws that are too wide
+    makes them wider.
+    """
+    q, prior = model.posterior(point.parameters), model.prior
+    after = model.start(q.mean, curvature, rng, point.parameters)
+    if _is_little(model.posterior(after.parameters).kl(q), q.n_dim):
+        return after
+    least, share = _bound(model, point) - SURPRISE, 1.0
+    while not _bound(model, after) >= least:
+        share *= 0.5
+        if share < LEAST_CHANGE:
+            return point
+        some = curvature.mixed(q, prior, share)
+        after = model.start(q.mean, some, rng, point.parameters)
+    return after
+
+
+def _is_little(moved, n_dim):
+    """Whether so many nats are hardly a move, of as many parameters."""
+    return moved < MOVED + LITTLE * n_dim
 
 
 def _curvature(model, at, rng, whole):

@@ -80,6 +80,26 @@ class DensityCurvature(NamedTuple):
             return float(each.sum())
         return float(self.diagonal @ posterior.diagonal + each @ posterior.sign)
 
+    def mixed(self, posterior, prior, share):
+        """Return a share of it, and of what a posterior has beside a prior the rest."""
+        if share == 1.0:
+            return self
+        known = prior.precision_diagonal
+
+        def times(V):
+            rest = posterior.precision_times(V) - known * V
+            return share * self.times(V) + (1.0 - share) * rest
+
+        if self.matrix is not None:
+            return dense(times(np.eye(known.size)))
+        if self.probes is None:
+            diagonal = posterior.precision_diagonal - known
+        else:  # by the same signs, whose noise products take out
+            own = posterior.precision_times(self.probes)
+            diagonal = (self.probes * own).mean(axis=0) - known
+        diagonal = share * self.diagonal + (1.0 - share) * diagonal
+        return self._replace(diagonal=diagonal, times=times)
+
 
 def dense(matrix):
     """Return a matrix as a curvature."""
@@ -219,6 +239,11 @@ class DrawnModel(GaussianModel):
         else:
             precision = least_precision(known, curvature.diagonal)
         return self.spread(mean[:, None], precision, rng)
+
+    def independent(self, mean, log_scale):
+        """Return the point of independent parameters, of means and scales (d, 1)."""
+        rng = np.random.default_rng(0)
+        return self.spread(mean, np.diag(np.exp(-2.0 * log_scale[:, 0])), rng)
 
     def scale_by(self, curvature):
         """Take a dense curvature as the metric of the means, where q has none."""

@@ -246,6 +246,12 @@ class LowRankModel(DrawnModel):
         self.curvature = curvature._replace(diagonal=diagonal, probes=None)
         return Point(StretchedDiagonal(mean[:, None], log_scale[:, None], V, stretch))
 
+    def independent(self, mean, log_scale):
+        """Return the point of independent parameters, of means and scales (d, 1)."""
+        shape, rng = (mean.size, self.rank), np.random.default_rng(0)
+        V = np.linalg.qr(rng.standard_normal(shape))[0]
+        return Point(StretchedDiagonal(mean, log_scale, V, np.zeros(self.rank)))
+
     def posterior(self, q):
         """Return q as a distribution over all parameters."""
         more = np.expm1(2.0 * q.stretch)
