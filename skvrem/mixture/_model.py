@@ -422,15 +422,17 @@ class GaussianMixtureModel(Averaging):
         k = len(parameters.weights)
         dead = parameters.weights * (n_rows or data.n_units) < 0.5
         dead[list(point.repaired)] = True
-        dead[np.flatnonzero(dead)[data.n_weighted :]] = False
+        dead[np.flatnonzero(dead)[data.n_units :]] = False
         n_dead = int(dead.sum())
         counted = point.n_reseeded + n_dead
         if n_dead == 0 or n_dead == k or counted > k:
             return point._replace(repaired=())
         sample = data.sample(RESEED_ROWS, rng)
+        dead[np.flatnonzero(dead)[sample.ids.size :]] = False  # others weigh nothing
         log_joint = self.log_joint(parameters, sample, np.float64)
         density = np.logaddexp.reduce(log_joint[:, ~dead], axis=1)
-        rows = sample.rows[sample.ids[np.argsort(density)[:n_dead]]].astype(float)
+        lowest = np.argsort(density)[: int(dead.sum())]
+        rows = sample.rows[sample.ids[lowest]].astype(float)
         weights, means = parameters.weights.copy(), parameters.means.copy()
         covariances = parameters.covariances
         means[dead] = np.where(np.isnan(rows), weights @ means, rows)

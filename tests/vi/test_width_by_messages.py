@@ -9,7 +9,7 @@ from skvrem import BayesianLogisticRegression
 from skvrem.vi.glm.streams import _estimator
 from skvrem.vi.glm.streams._width_by_messages import (
     MOST_ROUNDS,
-    Messages,
+    RowMessages,
     _limit,
     messages_tell,
     most_rows,
@@ -47,16 +47,16 @@ def test_slopes_are_those_of_the_evidence(d, width):
     ahead, behind = (
         log_evidence(X, sign, weight, width * np.exp(step)) for step in (1e-3, -1e-3)
     )
-    slope = Messages(X, sign, weight, False).slope(np.log(width))
+    slope = RowMessages(X, sign, weight, False).slope(np.log(width))
     assert slope == pytest.approx((ahead - behind) / 2e-3, abs=0.06)
 
 
 def test_rows_of_whole_weights_are_as_often_there():
     X, y, _ = simulated(30, 50, 0.3, seed=0)
     sign, times = 2.0 * y - 1.0, 1 + np.arange(30) % 3
-    once = Messages(X, sign, times.astype(float), True)
+    once = RowMessages(X, sign, times.astype(float), True)
     repeated = X.repeat(times, axis=0), sign.repeat(times), np.ones(times.sum())
-    often = Messages(*repeated, True)
+    often = RowMessages(*repeated, True)
     for log_width in (-2.0, -1.0, 0.5):
         assert once.slope(log_width) == pytest.approx(often.slope(log_width), abs=1e-6)
 
@@ -65,7 +65,7 @@ def test_alone_rows_have_the_moments_of_their_class():
     """A row whose logit no other tells of: by sums, also of far wider logits."""
     at = np.linspace(-12.0, 12.0, 48001)
     for width in (0.5, 2.0, 30.0):
-        messages = Messages(np.eye(2), np.array([1.0, -1.0]), np.ones(2), False)
+        messages = RowMessages(np.eye(2), np.array([1.0, -1.0]), np.ones(2), False)
         messages.slope(np.log(width))
         _, mean, variance = messages._posterior(np.full(2, width**-2.0), np.zeros(2))
         p = norm.pdf(at) * expit(width * at)
@@ -78,7 +78,7 @@ def test_alone_rows_have_the_moments_of_their_class():
 
 def test_orthogonal_rows_tell_nothing_of_a_width():
     sign = np.where(np.arange(20) % 3, 1.0, -1.0)
-    messages = Messages(5.0 * np.eye(20), sign, np.ones(20), False)
+    messages = RowMessages(5.0 * np.eye(20), sign, np.ones(20), False)
     for log_width in (-3.0, -1.0, 0.0, 1.0):
         assert abs(messages.slope(log_width)) < 0.05
 

@@ -198,3 +198,13 @@ def products_in_units(rows, scale, centre):
         return (scaled @ scaled.T).toarray() - half - half[:, None]
     scaled = scaled - centre
     return scaled @ scaled.T
+
+
+def in_own_basis(rows, scale, centre):
+    """Return rows as their coordinates in a basis of their span, of coefficients by S.
+
+    There are as many as rows, whose prior is that of the coefficients divided by S: the
+    rows :math:`R^T` but for a rotation, as the products of rows less a centre tell.
+    """
+    squares, axes = np.linalg.eigh(products_in_units(rows, scale, centre))
+    return axes * np.sqrt(np.maximum(squares, 0.0))

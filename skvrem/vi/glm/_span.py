@@ -21,17 +21,7 @@ from skvrem.vi.gaussian._model_posterior import (
     MeanField,
     with_intercepts,
 )
-from skvrem.vi.gaussian._width import OF_SCALED, products_in_units
-
-
-def in_own_basis(rows, scale, centre):
-    """Return rows as their coordinates in a basis of their span, of coefficients by S.
-
-    There are as many as rows, whose prior is that of the coefficients divided by S: the
-    rows :math:`R^T` but for a rotation, as the products of rows less a centre tell.
-    """
-    squares, axes = np.linalg.eigh(products_in_units(rows, scale, centre))
-    return axes * np.sqrt(np.maximum(squares, 0.0))
+from skvrem.vi.gaussian._width import OF_SCALED, in_own_basis
 
 
 def in_coordinates(data, prior):

@@ -30,9 +30,9 @@ from skvrem.vi.gaussian._model_posterior import cholesky
 from skvrem.vi.gaussian._width import (
     OF_SCALED,
     curvature_about,
+    in_own_basis,
     most_likely_width,
 )
-from skvrem.vi.glm._span import in_own_basis
 from skvrem.vi.glm.streams._width import Width
 
 # Standard deviation of logits a priori, of rows as they are on average, at the median.
@@ -101,7 +101,7 @@ def width_by_messages(data, targets, prior_of, k, intercept, rng):
         sign = np.where(targets[of_pair] == second, 1.0, -1.0)
         X = _in_units(rows[of_pair], base.scale[:d], base.centre)
         about = X, sign, weight[of_pair], intercept, 1.0 if k == 1 else 2.0
-        messages.append(Messages(*about))
+        messages.append(RowMessages(*about))
     spread = np.sqrt(np.mean([each.spread for each in messages]))
     median = np.log(min(1.0, SPREAD / max(spread, np.finfo(float).tiny)))
     share = 0.5 if k > 1 else 1.0  # each row is in two pairs
@@ -124,7 +124,7 @@ def _in_units(rows, scale, centre):
     return rows
 
 
-class Messages:
+class RowMessages:
     """Functions that rows of two classes stand for.
 
     Parameters
