@@ -12,6 +12,8 @@ mean of a set for one observation. What is shown is how far the share is from 0.
 - Skills: N(0, 1), ties and home advantage, half of the matches on neutral ground; the
   prior has their scale, or learns it.
 - Few matches: skills N(0, s^2), two to five matches an item, the scale is learned.
+- Many coefficients: two classes, independent standard normal features, coefficients
+  N(0, s^2), whose scale is learned; more of them than rows, or than a full rank has.
 - Groups: three classes, ten rows a group, two features, independent or with a
   correlation of 0.8; means and logarithms of scales of the population are N(0, 1), as
   the prior has it; contrasts are differences of two classes' coefficients.
@@ -35,7 +37,8 @@ from skvrem.exceptions import FewGroupsWarning
 LEVEL, WIDTH = 0.95, 1.959964
 # How far off a share may be, and simulated sets.
 CLOSE, SETS = 0.02, 2000
-# Of skills that lie far apart, with two matches or five each.
+# Of skills that lie far apart, with two matches or five each, and of coefficients that
+# are more than rows.
 CLOSE_FEW = 0.05
 
 
@@ -191,6 +194,28 @@ def few_matches(run, n_items, n, spread, sets):
 
     label = f"{n} matches of {n_items}, spread {spread:g}"
     yield from rows(run, label, simulate, close=CLOSE_FEW, sets=sets)
+
+
+@group(
+    [
+        ("80", "160", "0.4", "200"),
+        ("150", "400", "0.2", "200"),
+        ("400", "600", "0.2", "100"),
+        ("6000", "1001", "0.3", "5"),
+    ]
+)
+def many_coefficients(run, n, d, spread, sets):
+    """Classification of more coefficients than rows, or than a full rank has."""
+    n, d, spread = int(n), int(d), float(spread)
+
+    def simulate(rng):
+        coef, X = spread * rng.normal(size=d), rng.normal(size=(n, d))
+        y = X @ coef > rng.logistic(size=n)
+        fit = BayesianLogisticRegression(random_state=0).fit(X, y)
+        return {"coefficients": inside(coef, around(fit.coef_[0], fit.coef_std_[0]))}
+
+    label = f"{n} rows, {d} coefficients N(0, {spread}^2)"
+    yield from rows(run, label, simulate, CLOSE_FEW, int(sets))
 
 
 @group(
