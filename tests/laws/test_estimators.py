@@ -107,7 +107,7 @@ FITS = {
     },
     **{
         f"FactorialMixture-{solver}": (
-            FactorialMixture(2, solver=solver, batch_size=40, random_state=0),
+            FactorialMixture(1, solver=solver, batch_size=40, random_state=0),
             (blobs(),),
             {},
         )
