@@ -634,9 +634,9 @@ def test_other_starts_have_epochs_of_their_own(monkeypatch):
     class Losing(_search.Trail):
         """A trail all of whose ends are degenerate."""
 
-        def again(self, end, left):
+        def again(self, end, left, search=None):
             self.degenerate = lambda point: point is end.point
-            return super().again(end, left)
+            return super().again(end, left, search)
 
     monkeypatch.setattr(_estimator, "Trail", Losing)
     monkeypatch.setattr(_search, "WORTH", 0)
