@@ -311,9 +311,9 @@ def test_draws_have_the_covariances():
 def test_predictors_have_the_variances_of_differences(k):
     rng = np.random.default_rng(k)
     X, place = rng.normal(size=(5, 2)), np.array([0, 1, 1, 0, 1])
-    # Independent classes beside a shift of all of them, which has no probabilities.
-    own = rng.uniform(0.2, 1.0, k)
-    within = np.diag(own) + 3.0
+    # Of classes that go together, beside a shift of all of them, without probabilities.
+    within = rng.normal(size=(k, k))
+    within = within @ within.T + 3.0
     root = rng.normal(size=(2, 3, 3))
     covariance = np.kron(root @ root.swapaxes(1, 2), within)
     mean = rng.normal(size=(2, 3, k))
@@ -321,13 +321,18 @@ def test_predictors_have_the_variances_of_differences(k):
     class Batch:
         rows, ids = X, np.arange(5)
 
-    a, spread = predictors(mean, covariance, Batch, place)
+    a, half = predictors(mean, covariance, Batch, place)
     x = np.column_stack([X, np.ones(5)])
     np.testing.assert_allclose(a, np.einsum("nj,njk->nk", x, mean[place]))
     size = np.einsum("nj,njl,nl->n", x, (root @ root.swapaxes(1, 2))[place], x)
-    squares = np.square(spread)
-    wanted = size[:, None] * (own if k > 2 else np.full(2, own.mean()))
-    np.testing.assert_allclose(squares, wanted, rtol=1e-9)
+    found = np.tril(half.reshape(5, k, k))
+    V = found @ found.swapaxes(1, 2)
+    contrasts = np.eye(k)[:-1] - np.eye(k)[-1]
+    np.testing.assert_allclose(
+        contrasts @ V @ contrasts.T,
+        size[:, None, None] * (contrasts @ within @ contrasts.T),
+        rtol=1e-9,
+    )
 
 
 def test_probabilities_are_those_of_draws():
@@ -338,6 +343,20 @@ def test_probabilities_are_those_of_draws():
     found = model.predict_proba(X, groups=group)
     np.testing.assert_allclose(found, expected, atol=0.03)
     assert abs(found - expected).mean() < 0.006
+
+
+def test_middle_classes_are_those_of_draws():
+    """Of ordered classes predictors go together, whose covariances are not small."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.digitize(X[:, 0] + 0.2 * rng.normal(size=60), [-0.7, 0.0, 0.7])
+    model = HierarchicalSoftmaxClassifier().fit(X, y)
+    draws = model.sample_posterior(20_000, random_state=0)
+    rows = 2.0 * rng.normal(size=(100, 2))
+    z = rows @ draws["group_coef"][:, 0].swapaxes(1, 2)
+    z += draws["group_intercept"][:, 0][:, None]
+    expected = softmax(z, axis=2).mean(axis=0)
+    np.testing.assert_allclose(model.predict_proba(rows), expected, atol=0.025)
 
 
 def test_intervals_hold():

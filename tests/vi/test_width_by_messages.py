@@ -67,7 +67,7 @@ def test_alone_rows_have_the_moments_of_their_class():
     for width in (0.5, 2.0, 30.0):
         messages = RowMessages(np.eye(2), np.array([1.0, -1.0]), np.ones(2), False)
         messages.slope(np.log(width))
-        _, mean, variance = messages._posterior(np.full(2, width**-2.0), np.zeros(2))
+        *_, mean, variance = messages._posterior(np.full(2, width**-2.0), np.zeros(2))
         p = norm.pdf(at) * expit(width * at)
         p /= p.sum()
         found = width * at @ p

@@ -2,16 +2,15 @@ r"""How far skills lie apart, by what matches tell each other.
 
 The peak of a bound is at too small a scale where items have a few matches each: the
 bound loses the more the further skills lie apart. Here the posterior is found by
-expectation propagation. A match stands for a function of its predictor,
-:math:`\exp(b u - h u^2 / 2)`, which beside the Gaussian N(m, v) of all others gives it
-the mean and the variance that the match itself gives it. Where these have settled, the
-derivative of the log evidence by :math:`\log s` is that of a Gaussian model,
+expectation propagation: matches have sites of precisions h and shifts b in place of
+their likelihoods (see `skvrem.vi.gaussian._model_families`). Where these have settled,
+the derivative of the log evidence by :math:`\log s` is that of a Gaussian model,
 
 .. math:: \frac{|\mu|^2 + \mathrm{tr}(\Sigma)}{s^2} - d, \qquad
           \Sigma^{-1} = P_0 + X^T \mathrm{diag}(h) X, \qquad \mu = \Sigma X^T b .
 
-Means are those of all items together. The variance v that a predictor has without its
-match is found by messages between items (Herbrich, Minka and Graepel 2006), as if no
+Means are those of all items together. The variance of a cavity, a predictor without its
+match, is found by messages between items (Herbrich, Minka and Graepel 2006), as if no
 chain of matches led back to an item. So it is in a tree, and nearly so where chains are
 long or matches many.
 """
@@ -21,6 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from skvrem.utils._parallel import parallel_each, row_chunks
 from skvrem.vi.bradley_terry import _kernels as kernels
+from skvrem.vi.gaussian._model_families import cavity_mean, cavity_variance, sites
 
 # Where densities of predictors are summed, in their standard deviations.
 NODES = np.linspace(-8.0, 8.0, 33)
@@ -32,8 +32,6 @@ CHUNK = 1 << 11
 # Parameters up to which the whole covariance is at hand, and the vectors of random
 # signs that its trace is found by beyond.
 MOST_WHOLE, PROBES = 300, 8
-# Least share of a precision that a match has, and the most, but for rounding errors.
-LEAST, MOST_OWN = 1e-10, 1.0 - 1e-10
 
 
 def counts_of(matches, ties, eta):
@@ -48,7 +46,7 @@ def counts_of(matches, ties, eta):
 
 
 class Messages:
-    """Functions that matches stand for.
+    """Sites of matches.
 
     Parameters
     ----------
@@ -95,14 +93,14 @@ class Messages:
         return float(squares.sum()) + share - squares.size
 
     def _round(self, model):
-        """Find what matches stand for, and the means then; return about the slope."""
+        """Find the sites of matches, and the means then; return about the slope."""
         matches, h = model.matches, self._precision
         if self.mean.size > MOST_WHOLE:
             without, variance = self._by_messages(model)
         else:
             without, variance = self._by_covariance(model)
         u = matches.predictor(self.mean)
-        mean = u + without * (h * u - self._pull)
+        mean = cavity_mean(u, without, h, self._pull)
         sd = np.sqrt(without / (1.0 + without * h))
         moments, every = np.empty((2, u.size)), counts_of(matches, model.ties, self.eta)
 
@@ -114,10 +112,8 @@ class Messages:
 
         parallel_each(find, row_chunks(0, u.size, CHUNK))
         found, spread = moments
-        self._precision = h = np.maximum(1.0 / spread, (1.0 + LEAST) / without)
-        h -= 1.0 / without
-        self._pull = h * found + (found - mean) / without
-        gradient = matches.gather(self._pull - h * u, self.mean.size)
+        self._precision, self._pull = h, b = sites(found, spread, mean, without)
+        gradient = matches.gather(b - h * u, self.mean.size)
         gradient -= model.prior.precision_times(self.mean)
         self.mean = self.mean + model.kind.divide(h, gradient, None)
         if model.ties is not None:
@@ -154,8 +150,7 @@ class Messages:
         P += model.matches.curvature_matrix(self._precision, len(P))
         covariance = cho_solve(cho_factor(P), np.eye(len(P)))
         variance = kernels.full_variances(*model.matches[:3], covariance)
-        without = variance / (1.0 - np.minimum(variance * self._precision, MOST_OWN))
-        return without, np.diagonal(covariance)
+        return cavity_variance(variance, self._precision), np.diagonal(covariance)
 
     def _share_by_signs(self, model):
         """Return tr(Sigma) / s^2, of skills, by products with vectors of signs."""

@@ -6,6 +6,10 @@ expectation. With one
 predictor a row these are integrals over one dimension, by Gauss-Hermite quadrature or
 in closed form; with K of them, sums over nodes of a quasi-Monte-Carlo rule whose mean
 and covariance are exact, so that they err from the fourth order on.
+
+Expectation propagation (Minka 2001) has a site :math:`\exp(b z - h z^2 / 2)` in place
+of the likelihood of a predictor: of precision h and shift b. Its cavity is the Gaussian
+of all others, and the site gives it the mean and the variance that the likelihood does.
 """
 
 from functools import lru_cache
@@ -40,6 +44,8 @@ GOLDEN, NO_KEYS = np.uint64(0x9E3779B97F4A7C15), np.empty(0, np.uint64)
 # Bits of a variance that a key does not have, 12 digits being left: so rounding hardly
 # ever tells. A factor keeps variances that are fractions of small numbers off its ends.
 UNTOLD, OFF_ENDS = np.uint64(40), 0.7548776662466927
+# Least share of a precision that a site has, and the most, but for rounding errors.
+LEAST_SITE, MOST_SITE = 1e-10, 1.0 - 1e-10
 # Nats that no rows lose, whose targets have finite fourth powers: products of what is
 # larger would overflow.
 OVERFLOWED = 1e100
@@ -529,3 +535,27 @@ def _of_two(a, v):
     small = np.maximum(-residual * factor, np.exp(LEAST_LOG))
     first = np.where(a > 0.0, small, 1.0 - small)
     return np.concatenate([first, np.where(a > 0.0, 1.0 - small, small)], axis=1)
+
+
+def cavity_variance(variance, precision):
+    """Return variances of predictors without their sites, of such precisions."""
+    return variance / (1.0 - np.minimum(variance * precision, MOST_SITE))
+
+
+def cavity_mean(mean, variance, precision, shift):
+    """Return means of predictors without their sites, and with those variances."""
+    return mean + variance * (precision * mean - shift)
+
+
+def sites(mean, variance, without, spread):
+    """Return precisions and shifts of sites, which give predictors their moments.
+
+    Parameters
+    ----------
+    mean, variance : ndarray of shape (n,)
+        Of predictors, as their likelihoods have it.
+    without, spread : ndarray of shape (n,)
+        Mean and variance of their cavities.
+    """
+    precision = np.maximum(1.0 / variance, (1.0 + LEAST_SITE) / spread) - 1.0 / spread
+    return precision, precision * mean + (mean - without) / spread

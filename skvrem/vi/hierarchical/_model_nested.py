@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.utils._parallel import map_chunks
+from skvrem.vi.gaussian._kernels import roots
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian.nested._model import NestedModel, NestedPrior, Scales
 from skvrem.vi.gaussian.nested._model_modes import Local, Parts, Quadratic, Skewness
@@ -162,12 +163,7 @@ class NestedPosterior(NamedTuple):
 
 
 def predictors(mean, covariance, batch, place):
-    r"""Return means and standard deviations (m, k) of the predictors of rows.
-
-    Only differences of predictors have probabilities. Their variances :math:`v_{ab}`
-    are those of independent predictors with :math:`\sigma_a^2 = \frac{1}{k - 2}
-    (\sum_b v_{ab} - \frac{1}{2 (k - 1)} \sum_{bc} v_{bc})` for three classes, nearly so
-    for more, and for two with half of theirs each.
+    """Return means (m, k) of the predictors of rows, and roots (m, k * k) of covariances.
 
     Parameters
     ----------
@@ -178,17 +174,11 @@ def predictors(mean, covariance, batch, place):
         Number of the group of each row of the batch.
     """
     rows, k = np.asarray(batch.ids, np.int64), mean.shape[2]
-    a, G = np.empty((rows.size, k)), np.empty((rows.size, k, k))
-    kernels.fill_predictors(batch.rows, rows, place, mean, covariance, a, G)
-    own = np.diagonal(G, axis1=1, axis2=2)
-    apart = own[:, :, None] + own[:, None] - 2.0 * G
-    each = apart.sum(axis=2)
-    total = each.sum(axis=1, keepdims=True)
-    if k == 2:
-        variance = 0.25 * total.repeat(2, axis=1)
-    else:
-        variance = (each - total / (2.0 * (k - 1.0))) / (k - 2.0)
-    return a, np.sqrt(np.maximum(variance, 0.0))
+    a, V = np.empty((rows.size, k)), np.empty((rows.size, k, k))
+    kernels.fill_predictors(batch.rows, rows, place, mean, covariance, a, V)
+    half = V.reshape(rows.size, k * k)
+    roots(half, k)
+    return a, half
 
 
 def sorted_rows(rows, numbers, weight, place, n_groups, shape):

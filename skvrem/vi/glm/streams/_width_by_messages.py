@@ -2,10 +2,9 @@ r"""How wide a prior is most likely, by what rows of two classes tell each other
 
 Where coefficients are as many as rows, the peak of a bound is at too small a width: the
 bound loses the more the more logits differ. Here the posterior is found by expectation
-propagation (Minka 2001). A row stands for a function of its logit,
-:math:`\exp(b u - h u^2 / 2)`, which beside the Gaussian N(m, v) of all others gives it
-the mean and the variance that its class gives it. Where these have settled, the
-derivative of the log evidence by the log width w is that of a Gaussian model,
+propagation: rows have sites of precisions h and shifts b in place of their classes (see
+`skvrem.vi.gaussian._model_families`). Where these have settled, the derivative of the
+log evidence by the log width w is that of a Gaussian model,
 
 .. math:: \frac{|\mu|^2 + \mathrm{tr}(\Sigma)}{w^2} - d, \qquad
           \Sigma^{-1} = P_0 + X^T \mathrm{diag}(h) X, \qquad \mu = \Sigma X^T b .
@@ -26,6 +25,7 @@ from scipy.special import log_expit
 
 from skvrem.data import drawn_rows
 from skvrem.utils._validation import check_magnitude
+from skvrem.vi.gaussian._model_families import cavity_mean, cavity_variance, sites
 from skvrem.vi.gaussian._model_posterior import cholesky
 from skvrem.vi.gaussian._width import (
     OF_SCALED,
@@ -53,8 +53,6 @@ CHUNK = 1 << 10
 TOL, TOL_SHARE, MOST_ROUNDS = 0.02, 0.01, 30
 # Changes of the derivative shrink by this factor a round, at the slowest.
 SLOWEST = 0.9
-# Least share of a precision that a row has, and the most, but for rounding errors.
-LEAST, MOST_OWN = 1e-10, 1.0 - 1e-10
 
 
 def most_rows(d, k):
@@ -125,7 +123,7 @@ def _in_units(rows, scale, centre):
 
 
 class RowMessages:
-    """Functions that rows of two classes stand for.
+    """Sites of rows of two classes.
 
     Parameters
     ----------
@@ -157,20 +155,22 @@ class RowMessages:
     def slope(self, log_width):
         """Return the derivative of the log evidence by a log width.
 
-        Given the prior of an intercept, which is about what the numbers of the classes
-        tell under that width, and no wider than logits are: a wide one costs the less
-        the wider logits are, whatever the rows say.
+        The prior of an intercept is about what the numbers of the classes tell under
+        that width, and widens with the logits: a wide one would cost the less the wider
+        logits are, whatever the rows say. Where they are so wide that rows are told
+        apart for certain, the evidence is the same for all widths.
         """
         variance = self.times * np.exp(2.0 * log_width)
-        shrunk = 1.0 + PROBIT * variance * self.spread
+        wider = PROBIT * variance * self.spread
         prior = np.full(self.X.shape[1], 1.0 / variance)
-        prior[self.d :] = 1.0 / shrunk
+        prior[self.d :] = 1.0 / (1.0 + wider)
         pull = np.zeros(prior.size)
-        pull[self.d :] = self._offset / np.sqrt(shrunk)
+        pull[self.d :] = self._offset / np.sqrt(1.0 + wider)
         slopes: list = []
         last = np.inf
         for _ in range(MOST_ROUNDS):
-            found, mean, variance = self._posterior(prior, pull)
+            found, of_intercept, mean, variance = self._posterior(prior, pull)
+            found += wider / (1.0 + wider) * of_intercept
             slopes = [*slopes[-2:], found]
             heading = _limit(slopes)
             if abs(heading - last) < max(TOL, TOL_SHARE * abs(heading)):
@@ -180,7 +180,11 @@ class RowMessages:
         return heading
 
     def _posterior(self, prior, pull):
-        """Return the derivative, and means and variances of logits."""
+        """Return derivatives by log widths, and means and variances of logits.
+
+        By that of the features' prior, and by that of an intercept's, of a mean that is
+        as much larger.
+        """
         X, h = self.X, self.weight * self.h
         rows = dsyrk(1.0, np.sqrt(h)[:, None] * X, trans=1, lower=1)
         root, _ = cholesky(np.diag(prior) + rows)
@@ -190,24 +194,25 @@ class RowMessages:
         # Of tr(Sigma P) = D that of the features' prior; an intercept is the last.
         own = prior[self.d :] / np.square(root[self.d :, self.d :].diagonal())
         left = prior.size - h @ variance - own.sum()
-        square = prior[: self.d] @ np.square(mean[: self.d])
-        return float(square + left) - self.d, X @ mean, variance
+        squares = prior * np.square(mean)
+        of_features = float(squares[: self.d].sum() + left) - self.d
+        pulled = (squares - pull * mean)[self.d :] + own - 1.0
+        return of_features, float(pulled.sum()), X @ mean, variance
 
     def _match(self, mean, variance):
-        """Give rows the functions that have the moments of their classes."""
+        """Give rows the sites that have the moments of their classes."""
         for start in range(0, len(mean), CHUNK):
             rows = slice(start, start + CHUNK)
             h, b, sign = self.h[rows], self.b[rows], self.sign[rows, None]
-            v = variance[rows] / (1.0 - np.minimum(variance[rows] * h, MOST_OWN))
-            m = mean[rows] + v * (h * mean[rows] - b)
+            v = cavity_variance(variance[rows], h)
+            m = cavity_mean(mean[rows], v, h, b)
             at = mean[rows, None] + np.sqrt(v / (1.0 + v * h))[:, None] * NODES
             p = log_expit(sign * at) - 0.5 * np.square(at - m[:, None]) / v[:, None]
             p = np.exp(p - p.max(axis=1, keepdims=True))
             p /= p.sum(axis=1, keepdims=True)
             found = np.einsum("nj,nj->n", p, at)
             square = np.einsum("nj,nj->n", p, np.square(at - found[:, None]))
-            h = np.maximum(1.0 / square, (1.0 + LEAST) / v) - 1.0 / v
-            self.h[rows], self.b[rows] = h, h * found + (found - m) / v
+            self.h[rows], self.b[rows] = sites(found, square, m, v)
 
 
 def _limit(values):
