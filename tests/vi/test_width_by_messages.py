@@ -51,6 +51,29 @@ def test_slopes_are_those_of_the_evidence(d, width):
     assert slope == pytest.approx((ahead - behind) / 2e-3, abs=0.06)
 
 
+@pytest.mark.parametrize("width", [0.3, 1.0, 3.0])
+def test_slopes_follow_the_prior_of_an_intercept(width):
+    """Which is about an offset, and both widen with the logits."""
+    X, y, _ = simulated(12, 1, 1.5, seed=3)
+    y[:3] = 1  # of classes that are not as many
+    sign = 2.0 * y - 1.0
+    messages = RowMessages(X, sign, np.ones(12), True)
+    log_odds = np.log((y.sum() + 0.5) / (12 - y.sum() + 0.5))
+
+    def evidence(width):
+        scale = np.sqrt(1.0 + np.pi / 8.0 * width**2 * messages.spread)
+        nodes, mass = roots_hermitenorm(151)
+        coef, intercept = np.meshgrid(width * nodes, scale * (nodes + log_odds))
+        logits = X * coef.ravel() + intercept.ravel()
+        log_p = np.log(expit(sign[:, None] * logits)).sum(axis=0)
+        mass = np.outer(mass, mass).ravel() / mass.sum() ** 2
+        return np.log(mass @ np.exp(log_p - log_p.max())) + log_p.max()
+
+    ahead, behind = (evidence(width * np.exp(step)) for step in (1e-3, -1e-3))
+    slope = messages.slope(np.log(width))
+    assert slope == pytest.approx((ahead - behind) / 2e-3, abs=0.04)
+
+
 def test_rows_of_whole_weights_are_as_often_there():
     X, y, _ = simulated(30, 50, 0.3, seed=0)
     sign, times = 2.0 * y - 1.0, 1 + np.arange(30) % 3
@@ -91,7 +114,7 @@ def test_a_geometric_series_ends_at_its_limit():
     assert MOST_ROUNDS > 3
 
 
-@pytest.mark.parametrize(("n", "d", "scale"), [(80, 160, 0.4), (150, 400, 0.2)])
+@pytest.mark.parametrize(("n", "d", "scale"), [(80, 160, 0.4), (450, 500, 0.2)])
 def test_intervals_hold_where_coefficients_outnumber_rows(n, d, scale):
     held, widths = [], []
     for seed in range(6):

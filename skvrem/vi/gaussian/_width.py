@@ -47,9 +47,7 @@ def few_steps(
     )
 
 
-def most_likely_width(
-    slope, at=0.0, curvature=None, first=None, rough=None, spread=1.0
-):
+def most_likely_width(slope, at=0.0, curvature=None, first=None, rough=None):
     r"""Return where the highest bound and the logarithm of the width's prior peak.
 
     That is where their sum does not rise any more: with the means m and deviations s of
@@ -69,8 +67,6 @@ def most_likely_width(
         Returns whether the last slope taken errs much, as of a posterior far from its
         end: a secant from there to one that does not is not what a search ends by,
         unless the peak lies between. None: no slope does.
-    spread : float
-        Of the logarithm, by the width's own prior.
 
     Returns
     -------
@@ -78,14 +74,13 @@ def most_likely_width(
         Of the most likely one.
     """
     low, high, last, errs = -MOST_WIDER, MOST_WIDER, None, False
-    own = spread**-2.0
     # Of slopes that are known roughly, a shorter secant says less than what is known.
     shortest = 0.0 if curvature is None else FIRST
     for _ in range(WIDTH_ROUNDS):
-        value = slope(at) - own * at
+        value = slope(at) - at
         low, high = (low, at) if value < 0.0 else (at, high)
         if last is not None and abs(at - last[0]) >= shortest:
-            curvature = max((last[1] - value) / (at - last[0]), own)
+            curvature = max((last[1] - value) / (at - last[0]), 1.0)
         before, errs = errs, rough is not None and rough()
         mixed = before and not errs and value * last[1] > 0.0
         known, least = curvature, FIRST if mixed else 0.0
@@ -105,19 +100,19 @@ def deviation_of_mode(curvature):
     return 1.0 / np.sqrt(max(curvature, 1.0))
 
 
-def curvature_about(slope, log_width, curvature, spread=1.0):
+def curvature_about(slope, log_width, curvature):
     """Return the curvature of minus the log density of a width, for what is not known.
 
     By a secant as long as one deviation: the last ones to the peak may be so short that
-    what slopes err by turns them. One at least: how means move is not straight beyond.
+    what slopes err by turns them.
 
     Parameters
     ----------
-    slope, log_width, curvature, spread
+    slope, log_width, curvature
         As `most_likely_width` takes and returns them.
     """
-    away, own = deviation_of_mode(curvature), spread**-2.0
-    return max((own * log_width - slope(log_width + away)) / away + own, 1.0)
+    away = deviation_of_mode(curvature)
+    return max((log_width - slope(log_width + away)) / away + 1.0, 1.0)
 
 
 def width_taken(log_width, curvature):

@@ -66,17 +66,16 @@ class BayesianLogisticRegression(
         lie from its mean (root mean square). Of more than 1,000 features it is one
         scale for all. Of two classes with fewer rows than coefficients, or more than
         1,000 of these, rows (1,100 or more of many) tell it by expectation propagation,
-        whose evidence is not too low for wide priors, as bounds are; the median of its
-        prior is then 2.5 over the root of the number of features, or 1 if that is less.
-        So it is of 3 to 9 classes with more than 1,000 coefficients, two at a time,
-        where two have three rows for each feature. Else of more than 1,000 coefficients
-        up to 1,000 / K rows of K classes tell it. Of 10 classes and more up to
-        50,000 / K rows do, by a posterior of independent coefficients, and by Laplace's
-        approximation for hundreds of rows whether a wider one has more evidence; of
-        more than 90 it is one. A stream learns it again as it grows, as long as it
-        keeps all rows (see `partial_fit`). With groups it is of what they have in
-        common, a standard deviation wider in place of that, and 1 in a stream. A number
-        is for features on one scale.
+        whose evidence is not too low for wide priors, as bounds are. So it is of 3 to 9
+        classes with more than 1,000 coefficients, two at a time, where two have three
+        rows for each feature. Else of more than 1,000 coefficients up to 1,000 / K rows
+        of K classes tell it. Of 10 classes and more up to 50,000 / K rows do, by a
+        posterior of independent coefficients, and by Laplace's approximation for
+        hundreds of rows whether a wider one has more evidence; of more than 90 it is
+        one. A stream learns it again as it grows, as long as it keeps all rows (see
+        `partial_fit`). With groups it is of what they have in common, a standard
+        deviation wider in place of that, and 1 in a stream. A number is for features on
+        one scale.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float or "auto", default="auto"

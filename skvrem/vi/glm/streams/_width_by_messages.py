@@ -9,9 +9,8 @@ log evidence by the log width w is that of a Gaussian model,
 .. math:: \frac{|\mu|^2 + \mathrm{tr}(\Sigma)}{w^2} - d, \qquad
           \Sigma^{-1} = P_0 + X^T \mathrm{diag}(h) X, \qquad \mu = \Sigma X^T b .
 
-Beyond some width rows that few planes tell apart have the same evidence under any. So
-its own prior, log-normal, counts: its median, one, is less for many features, so that
-logits of rows do not vary by more than `SPREAD` a priori.
+Beyond some width rows that planes tell apart have the same evidence under any, and the
+width's own prior says which.
 
 Of several classes there are pairs of one and the next, whose rows tell of the
 difference of two logits alone, with a prior wider by a root of two. They were chosen by
@@ -35,8 +34,6 @@ from skvrem.vi.gaussian._width import (
 )
 from skvrem.vi.glm.streams._width import Width
 
-# Standard deviation of logits a priori, of rows as they are on average, at the median.
-SPREAD = 2.5
 # A normal of variance v lowers logits by the root of 1 + PROBIT v (MacKay 1992).
 PROBIT = np.pi / 8.0
 # Classes from which on they are too many for pairs.
@@ -100,16 +97,14 @@ def width_by_messages(data, targets, prior_of, k, intercept, rng):
         X = _in_units(rows[of_pair], base.scale[:d], base.centre)
         about = X, sign, weight[of_pair], intercept, 1.0 if k == 1 else 2.0
         messages.append(RowMessages(*about))
-    spread = np.sqrt(np.mean([each.spread for each in messages]))
-    median = np.log(min(1.0, SPREAD / max(spread, np.finfo(float).tiny)))
     share = 0.5 if k > 1 else 1.0  # each row is in two pairs
 
-    def slope(log_times):
-        return share * sum(each.slope(median + log_times) for each in messages)
+    def slope(log_width):
+        return share * sum(each.slope(log_width) for each in messages)
 
-    log_times, curvature = most_likely_width(slope)
-    curvature = curvature_about(slope, log_times, curvature)
-    return Width.of(median + log_times, curvature, data.n_units)
+    log_width, curvature = most_likely_width(slope)
+    curvature = curvature_about(slope, log_width, curvature)
+    return Width.of(log_width, curvature, data.n_units)
 
 
 def _in_units(rows, scale, centre):
