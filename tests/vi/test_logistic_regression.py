@@ -420,7 +420,7 @@ def test_answers_know_no_units_and_no_origin():
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("shape, truth", [((150, 1200), 0.1), ((1500, 1200), 0.02)])
+@pytest.mark.parametrize("shape, truth", [((900, 1200), 0.1), ((1500, 1200), 0.02)])
 def test_some_rows_tell_the_prior_of_many_coefficients(layout, shape, truth):
     rng = np.random.default_rng(0)
     X = rng.normal(size=shape)
@@ -441,7 +441,9 @@ def test_some_rows_tell_the_prior_of_many_coefficients(layout, shape, truth):
 @pytest.mark.parametrize(
     ("k", "size", "given", "expected"),
     [
-        (10, 1200, {}, "lowrank"),
+        (10, 2000, {}, "fullrank"),
+        (10, 2010, {}, "lowrank"),
+        (10, 1200, {"rank": 3}, "lowrank"),
         (11, 1200, {}, "meanfield"),
         (11, 1200, {"rank": 10}, "lowrank"),
         (11, 1000, {}, "fullrank"),

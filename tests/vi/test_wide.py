@@ -15,12 +15,19 @@ from skvrem.vi.glm import _estimator
 from skvrem.vi.glm.streams import _estimator as _streams
 
 # As many rows as a low rank has by default, that is added to a diagonal.
-N, P = 10, 1010
+N, P = 10, 2010
 
 
 def wide(rng, n=N, p=P):
     X = rng.normal(size=(n, p)) * (rng.uniform(size=(n, p)) < 0.5)
     return X, 3.0 + X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=n)
+
+
+def most_full(monkeypatch, most):
+    """Let full ranks be for so many coefficients."""
+    for module in (_plan, _estimator, _streams):
+        monkeypatch.setattr(module, "FULL_RANK", most)
+    monkeypatch.setattr(_plan, "MOST_FULL", most)
 
 
 def ends(mean, variance):
@@ -169,8 +176,7 @@ def test_classes_and_counts_have_that_of_a_full_rank(name, as_rows, monkeypatch,
     X, new = as_rows(X), as_rows(rng.normal(size=(5, 40)))
     model = CLASSES_AND_COUNTS[name]
     full = clone(model).set_params(posterior="fullrank").fit(X, y, weight)
-    for module in (_plan, _estimator, _streams):
-        monkeypatch.setattr(module, "FULL_RANK", 40)
+    most_full(monkeypatch, 40)
     low = clone(model).fit(X, y, weight)
     q, exact = low.posterior_, full.posterior_
     assert isinstance(q, LowRank) and q.factor.shape == (41 * k, k * (N + 2))
@@ -211,10 +217,10 @@ def test_of_more_rows_or_numbers_classes_have_a_low_rank_that_is_added(
     limits, monkeypatch, rng
 ):
     X, _ = wide(rng, p=40)
-    limits = {"FULL_RANK": 40} | limits
+    limits = dict(limits)
+    most_full(monkeypatch, limits.pop("FULL_RANK", 40))
     for name, most in limits.items():
-        for module in (_plan, _estimator, _streams):
-            monkeypatch.setattr(module, name, most, raising=False)
+        monkeypatch.setattr(_estimator, name, most)
     model = BayesianLogisticRegression(1.0, random_state=0).fit(X, np.arange(N) % 3)
     assert (model.posterior_.sign == 1.0).all()
 
@@ -226,8 +232,7 @@ def test_several_classes_in_their_span_have_the_width_of_all_coefficients(
     y = np.digitize(X[:, 0], [-0.2, 0.2])
     model = BayesianLogisticRegression(random_state=0)
     whole = clone(model).fit(X, y)
-    for module in (_plan, _estimator, _streams):
-        monkeypatch.setattr(module, "FULL_RANK", 40)
+    most_full(monkeypatch, 40)
     low = model.fit(X, y)
     assert (low.posterior_.sign == -1.0).any()
     np.testing.assert_allclose(low.prior_scale_, whole.prior_scale_, rtol=0.02)

@@ -147,6 +147,7 @@ def test_few_rows_of_several_classes_do_not_tell():
     assert messages_tell(Data(10.0), 1)
     assert messages_tell(Data(1400.0), 3)
     assert not messages_tell(Data(1300.0), 3)
+    assert messages_tell(Data(300.0), 3)  # of so few a bound says too little
     assert not messages_tell(Data(1e6), 10)
     Data.n_features = 5000
     assert not messages_tell(Data(1e9), 3)

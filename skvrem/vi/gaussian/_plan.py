@@ -6,13 +6,15 @@ from skvrem import schedules, solvers
 from skvrem.utils._validation import among
 from skvrem.vi.gaussian._minibatch import steps_of
 
-# Coefficients up to which "auto" keeps a full covariance, and the rank beyond.
-FULL_RANK, DEFAULT_RANK = 1000, 10
+# Parameters up to which "auto" keeps a full covariance, by draws or of many predictors,
+# and else: there its few passes take little more time than the many of a low rank, which
+# knows next to nothing of what rows tell. And the rank beyond.
+FULL_RANK, MOST_FULL, DEFAULT_RANK = 1000, 2000, 10
 # Coefficients up to which the mean of a diagonal posterior makes Newton's steps, with
 # one predictor a row, and with several, whose curvature takes k^2 / 2 products.
 NEWTON, NEWTON_CLASSES = 300, 60
-# Predictors up to which "auto" adds a low rank to the diagonal of many coefficients: a
-# row's covariance takes k^2 products of each node where a diagonal takes k, and of tens
+# Predictors up to which "auto" has more than a diagonal of many coefficients: a row's
+# covariance takes k^2 products of each node where a diagonal takes k, and of tens
 # of classes a rank of ten is little of what coefficients have in common.
 MOST_LOW_RANK = 10
 MOVES = {
@@ -90,10 +92,13 @@ def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
     check_combination(solver, expectation, optimizer, steps.control_variate)
     few = n_parameters <= FULL_RANK
     if posterior == "auto":
+        whole = few
+        if not drawn and n_predictors <= MOST_LOW_RANK and estimator.rank is None:
+            whole = n_parameters <= MOST_FULL
         covariance = batch or (drawn and natural and not sparse)
         low = n_predictors <= MOST_LOW_RANK or estimator.rank is not None
         beyond = "lowrank" if low else "meanfield"
-        posterior = ("fullrank" if few else beyond) if covariance else "meanfield"
+        posterior = ("fullrank" if whole else beyond) if covariance else "meanfield"
     if not batch and posterior != "meanfield" and not natural:
         raise ValueError(
             f"optimizer={optimizer!r} is for posterior='meanfield', got {posterior!r}, "

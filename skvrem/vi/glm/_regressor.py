@@ -94,7 +94,7 @@ class BayesianGLMRegressor(NoisyPosterior, RegressorMixin, BaseEstimator):
         or 1/2 of counts, for a standard deviation of the feature.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
-        "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
+        "auto" is "fullrank" up to 2,000 coefficients, beyond "lowrank"; with a solver
         by minibatches it is "meanfield". Up to 1,000 rows that are fewer than
         coefficients have that of a full rank at any number of these, the exact one of
         "gaussian": what rows take from the prior has a rank of their number (as long as

@@ -230,7 +230,7 @@ class StreamsWithMemory(StreamsWithoutBound):
     def _tell_by_messages(self, data, prior, family):
         """Whether coefficients of classes are too many for a bound to tell a width."""
         k = family.n_predictors
-        many = prior.n_dim > FULL_RANK or (k == 1 and data.total_weight < prior.n_dim)
+        many = prior.n_dim > FULL_RANK or data.total_weight < prior.n_dim // k
         of_classes = isinstance(family, Logistic | Softmax)
         return many and of_classes and messages_tell(data, k)
 

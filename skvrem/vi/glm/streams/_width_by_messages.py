@@ -15,6 +15,7 @@ width's own prior says which.
 Of several classes there are pairs of one and the next, whose rows tell of the
 difference of two logits alone, with a prior wider by a root of two. They were chosen by
 their class, which few rows take for what features say: several for each feature tell.
+Of fewer rows than features neither they nor a bound do, but a bound says too little.
 """
 
 import numpy as np
@@ -63,7 +64,8 @@ def messages_tell(data, k):
     if k == 1:
         return True
     each = min(2.0 * data.total_weight / k, most_rows(data.n_features, k))
-    return k < MANY_CLASSES and each >= ROWS_TELL * data.n_features
+    tell = each >= ROWS_TELL * data.n_features or data.total_weight <= data.n_features
+    return tell and k < MANY_CLASSES
 
 
 def width_by_messages(data, targets, prior_of, k, intercept, rng):
