@@ -7,8 +7,8 @@ from skvrem.utils._validation import among
 from skvrem.vi.gaussian._minibatch import steps_of
 
 # Parameters up to which "auto" keeps a full covariance, by draws or of many predictors,
-# and else: there its few passes take little more time than the many of a low rank, which
-# knows next to nothing of what rows tell. And the rank beyond.
+# and else: there its few passes take little more time than the many of a low rank,
+# which knows next to nothing of what rows tell. And the rank beyond.
 FULL_RANK, MOST_FULL, DEFAULT_RANK = 1000, 2000, 10
 # Coefficients up to which the mean of a diagonal posterior makes Newton's steps, with
 # one predictor a row, and with several, whose curvature takes k^2 / 2 products.

@@ -72,10 +72,10 @@ class BayesianLogisticRegression(
         than 1,000 coefficients up to 1,000 / K rows of K classes tell it. Of 10 classes
         and more up to 50,000 / K rows do, by a posterior of independent coefficients,
         and by Laplace's approximation for hundreds of rows whether a wider one has more
-        evidence; of more than 90 it is one. A stream learns it again as it grows, as long
-        as it keeps all rows (see `partial_fit`). With groups it is of what they have in
-        common, a standard deviation wider in place of that, and 1 in a stream. A number
-        is for features on one scale.
+        evidence; of more than 90 it is one. A stream learns it again as it grows, as
+        long as it keeps all rows (see `partial_fit`). With groups it is of what they
+        have in common, a standard deviation wider in place of that, and 1 in a stream.
+        A number is for features on one scale.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float or "auto", default="auto"

@@ -163,7 +163,7 @@ class NestedPosterior(NamedTuple):
 
 
 def predictors(mean, covariance, batch, place):
-    """Return means (m, k) of the predictors of rows, and roots (m, k * k) of covariances.
+    """Return means (m, k) of predictors of rows, and roots (m, k * k) of covariances.
 
     Parameters
     ----------
