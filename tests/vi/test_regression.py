@@ -18,6 +18,7 @@ from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.exceptions import PosteriorWarning
 from skvrem.vi import MinibatchSteps
 from skvrem.vi.gaussian._model_families import OverdispersedCounts
+from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.glm._counts import (
     CONCENTRATIONS,
     ConcentrationSearch,
@@ -805,6 +806,32 @@ def test_real_numbers_with_an_offset():
     assert model.score(X, y + offset, offset=offset) == pytest.approx(
         r2_score(y + offset, plain.predict(X) + offset)
     )
+
+
+def test_one_offset_is_that_of_all_rows():
+    X, y = counts()
+    model = BayesianGLMRegressor("poisson").fit(X, y, offset=0.5)
+    plain = BayesianGLMRegressor("poisson").fit(X, y, offset=np.full(len(y), 0.5))
+    np.testing.assert_array_equal(model.coef_, plain.coef_)
+    found = model.predict(X, offset=1.0)
+    np.testing.assert_allclose(found, model.predict(X) * np.e)
+
+
+def test_gradients_have_the_variance_of_rates_with_an_offset():
+    """Of which one that all rows have is as good as an intercept."""
+    X, y = counts()
+    model = BayesianGLMRegressor("poisson", posterior="meanfield")
+    model.fit(X, y, offset=2.0)
+    asked = {"n_draws": 20, "random_state": 0}
+    found = model.gradient_variance(X, y, offset=np.full(len(y), 2.0), **asked)
+    q = model._given_prior
+    moved = MeanField(q.mean + np.append(np.zeros(X.shape[1]), 2.0), q.scale)
+    model._posterior_given_prior = moved
+    expected = model.gradient_variance(X, y, **asked)
+    assert found == pytest.approx(expected, rel=1e-9)
+    with pytest.raises(ValueError, match="classes have none"):
+        fit = BayesianLogisticRegression().fit(X, y > 1)
+        fit.gradient_variance(X, y > 1, offset=np.zeros(len(y)))
 
 
 def test_offsets_that_are_wrong():

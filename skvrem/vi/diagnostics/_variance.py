@@ -27,7 +27,8 @@ def decompose(family, X, y, weight, mean, scale, names, batch_size, n_draws, rng
     family : object
         Of ``_model_families.py``.
     X : ndarray of shape (n, p)
-    y, weight : ndarray of shape (n,)
+    y : ndarray of shape (n,), or (n, 2) with an offset
+    weight : ndarray of shape (n,)
     mean, scale : ndarray of shape (p, k)
     names : sequence of str
         Among `ESTIMATORS`.
@@ -35,7 +36,7 @@ def decompose(family, X, y, weight, mean, scale, names, batch_size, n_draws, rng
     rng : numpy.random.Generator
     """
     rows = _Batches(X, weight, batch_size)
-    a = X @ mean
+    a, y = family.without_offset(X @ mean, y)
     v = rows.squares @ np.square(scale)
     half = np.sqrt(v) if family.n_predictors > 1 else v
     _, residual, curvature = family.expectations(a, half, y, np.empty(0))

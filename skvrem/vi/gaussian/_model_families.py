@@ -121,6 +121,10 @@ class _Family:
         """Return the family with nodes for rows that cost as many products without."""
         return self
 
+    def without_offset(self, z, y):
+        """Return predictors (..., m, k) with the offset in them, and targets (m,)."""
+        return (z, y) if y.ndim == 1 else (z + y[:, 1:], y[:, 0])
+
     def indicator(self, y):
         """Return targets as columns (m, k), whose mean is the mean."""
         return y[:, None]
@@ -168,11 +172,6 @@ class Logistic(_Family):
         return mean * (1.0 - mean)
 
 
-def _without_offset(z, y):
-    """Return predictors (..., m, 1) with the offset in them, and targets (m,)."""
-    return (z, y) if y.ndim == 1 else (z + y[:, 1:], y[:, 0])
-
-
 class PoissonCounts(_Family):
     """Counts with the logarithm of their mean as predictor.
 
@@ -185,7 +184,7 @@ class PoissonCounts(_Family):
 
     def expectations(self, a, v, y, weight):
         """See :class:`Logistic`; E exp(z) = exp(a + v / 2)."""
-        a, y = _without_offset(a, y)
+        a, y = self.without_offset(a, y)
         a, v = a[:, 0], v[:, 0]
         w = weight if weight.size else 1.0
         with np.errstate(over="ignore", invalid="ignore"):
@@ -197,7 +196,7 @@ class PoissonCounts(_Family):
 
     def log_likelihood(self, z, y):
         """Return log p(y | z) of predictors (..., 1), of shape (...)."""
-        z, y = _without_offset(z, y)
+        z, y = self.without_offset(z, y)
         z = z[..., 0]
         return y * z - np.exp(z) - gammaln(y + 1.0)
 
@@ -235,7 +234,7 @@ class OverdispersedCounts(_Family):
 
     def expectations(self, a, v, y, weight):
         """See :class:`Logistic`."""
-        a, y = _without_offset(a, y)
+        a, y = self.without_offset(a, y)
         r, n = self.concentration, y + self.concentration
         w = weight if weight.size else np.ones(len(y))
         row = a - np.log(r), v, y / n, w * n
@@ -244,7 +243,7 @@ class OverdispersedCounts(_Family):
 
     def slope(self, a, v, y, weight):
         """Return the derivative of the expected loss by the log-concentration."""
-        a, y = _without_offset(a, y)
+        a, y = self.without_offset(a, y)
         r, w = self.concentration, weight if weight.size else np.ones(len(y))
         # Of log(1 + e^s) alone, and of the predictor, that the concentration shifts.
         row = a - np.log(r), v, np.zeros(len(y)), w
@@ -258,7 +257,7 @@ class OverdispersedCounts(_Family):
 
     def log_likelihood(self, z, y):
         """Return log p(y | z) of predictors (..., 1), of shape (...)."""
-        z, y = _without_offset(z, y)
+        z, y = self.without_offset(z, y)
         s, r = z[..., 0] - np.log(self.concentration), self.concentration
         return y * s - (y + r) * np.logaddexp(0.0, s) + self._constant(y)
 

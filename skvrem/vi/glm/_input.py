@@ -67,6 +67,8 @@ def checked_offset(offset, n_rows):
     """Return the offset of each row, or zero."""
     if offset is None:
         return np.zeros(n_rows)
+    if np.ndim(offset) == 0:
+        offset = np.full(n_rows, offset)
     offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
     check_one_each(offset, "offset must have one number", n_rows, "rows")
     check_magnitude(offset, "offset")

@@ -198,6 +198,7 @@ class PosteriorAnswers(ParetoMixin, ArviZMixin):
         y,
         sample_weight=None,
         *,
+        offset=None,
         estimators=ESTIMATORS,
         batch_size=5,
         n_draws=200,
@@ -218,6 +219,8 @@ class PosteriorAnswers(ParetoMixin, ArviZMixin):
             Their targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Rows count so many times.
+        offset : array-like of shape (n_samples,), default=None
+            Added to the predictors, as in `fit` of counts and numbers.
         estimators : sequence of str
             Among "naive", "cv", "joint", "joint, scales" (with the scales controlled),
             "antithetic" (joint, by pairs of opposite draws) and "quadrature"
@@ -242,7 +245,10 @@ class PosteriorAnswers(ParetoMixin, ArviZMixin):
             raise ValueError(
                 f"estimators are among {', '.join(ESTIMATORS)}; got {unknown}."
             )
-        data, targets, _ = self._open_fitted(X, y, sample_weight)
+        if offset is not None and not hasattr(self, "family"):
+            raise ValueError("offset is for counts and real numbers: classes have none.")
+        more = {} if offset is None else {"offset": offset}
+        data, targets, _ = self._open_fitted(X, y, sample_weight, **more)
         given = self._of_fit
         if self._family(given).code is None:
             raise ValueError(f"family={given.family!r} has no stochastic gradients.")
