@@ -246,7 +246,7 @@ class PosteriorAnswers(ParetoMixin, ArviZMixin):
                 f"estimators are among {', '.join(ESTIMATORS)}; got {unknown}."
             )
         if offset is not None and not hasattr(self, "family"):
-            raise ValueError("offset is for counts and real numbers: classes have none.")
+            raise ValueError("offset is for counts and numbers: classes have none.")
         more = {} if offset is None else {"offset": offset}
         data, targets, _ = self._open_fitted(X, y, sample_weight, **more)
         given = self._of_fit
