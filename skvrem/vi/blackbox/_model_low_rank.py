@@ -27,8 +27,8 @@ are the best, for any s, and F is a function of s alone,
 
 which is minimised without another product. It has more than one minimum: what all
 parameters share is in the scales of single ones, too, and from these directions are
-stretched that rows know little of. So it is minimised from scales of what is left without
-the largest directions as well, and the better end is taken.
+stretched that rows know little of. So it is minimised from scales of what is left
+without the largest directions as well, and the better end is taken.
 
 The curvature of a log density that is not quadratic is the mean over a few draws from
 q itself: where parameters are many all draws are alike, at the distance from the mean
