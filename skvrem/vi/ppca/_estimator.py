@@ -55,6 +55,7 @@ from skvrem.vi.ppca._model_deviations import AllDeviations, SpanDeviations
 from skvrem.vi.ppca._model_prior import GivenScale, UnknownScales, prior_of
 from skvrem.vi.ppca._model_rotations import rotation_entropy
 from skvrem.vi.ppca._model_rows import RowDensity
+from skvrem.vi.ppca._model_wide import WidePPCAModel, are_sums_enough
 
 # Turns of means and standard deviations, at most.
 TURNS = 1000
@@ -356,7 +357,8 @@ class BayesianPPCA(
             prior = UnknownScales.of(shared, (d, k))
         else:
             prior = GivenScale(float(scale))
-        model = PPCAModel(moments, prior, learn, draws)
+        way = WidePPCAModel if are_sums_enough(moments, k) else PPCAModel
+        model = way(moments, prior, learn, draws)
 
         def describe(point, objective):
             known = moments.weight, moments.mean, moments.rows, moments.matrix
