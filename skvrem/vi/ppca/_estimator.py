@@ -121,7 +121,8 @@ class BayesianPPCA(
     n_draws : int or "auto", default="auto"
         Draws that expectations are taken over, in pairs of opposite sign: an even
         number. "auto" is 64 for up to 3,000 loadings, 8 from 25,000 on. Few are enough
-        where rows are many; ``elbo_se_`` says what they leave open.
+        where rows are many; ``elbo_se_`` says what they leave open. From 100 columns
+        on, none of which is nearly a component, only ``elbo_`` is by draws.
     max_iter : int, default=2000
         Steps.
     tol : float, default=1e-2
@@ -161,8 +162,9 @@ class BayesianPPCA(
         all rotations of these, so that the bound is higher by the entropy of that, by
         Laplace's method. It compares numbers of components.
     objective_ : float
-        The bound of ``posterior_`` as it is, on the draws of the fit, which is too high
-        where loadings are many beside them, in nats, priors included.
+        The bound of ``posterior_`` as it is, in nats, priors included: on the draws of
+        the fit, for which it is too high where loadings are many beside them, or
+        without draws, a few nats from that.
     n_iter_ : int
         Steps.
     converged_ : bool
