@@ -159,20 +159,22 @@ def best_b(nu, values, d, least):
     log odds of both sides, which are straight for a single l; by halving where these
     would leave what is left of the interval.
     """
-    k = values.size
-    share = nu * k / (nu + d)
+    wanted = np.log(nu / d)
     low = np.log(nu * least**2)
     high = np.maximum(np.log(nu * max(values.max(), least**2)) + 1.0, low)
-    middle = 0.5 * (low + high)
+    middle = low
     for _ in range(HALVINGS):
         b = np.exp(middle)[:, None]
-        parts = b / (b + values)
-        total, slope = parts.sum(axis=1), (parts * (1.0 - parts)).sum(axis=1)
-        below = total < share
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        total = b + values
+        first, second = b / total, values / total
+        sums = first.sum(axis=1), second.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            missing = np.log(share / (k - share)) - np.log(total / (k - total))
-            to = middle + missing * total * (k - total) / (k * slope)
+            missing = wanted - np.log(sums[0] / sums[1])
+            # The slope of the log odds: that of both logarithms.
+            slope = (first * second).sum(axis=1) * (1.0 / sums[0] + 1.0 / sums[1])
+            to = middle + missing / slope
+        below = missing > 0.0
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
         inside = (low <= to) & (to <= high)
         before, middle = middle, np.where(inside, to, 0.5 * (low + high))
         if np.all(abs(middle - before) <= ENOUGH):
