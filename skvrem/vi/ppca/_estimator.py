@@ -55,6 +55,7 @@ from skvrem.vi.ppca._model_deviations import AllDeviations, SpanDeviations
 from skvrem.vi.ppca._model_prior import GivenScale, UnknownScales, prior_of
 from skvrem.vi.ppca._model_rotations import rotation_entropy
 from skvrem.vi.ppca._model_rows import RowDensity
+from skvrem.vi.ppca._model_wide import WidePPCAModel, are_sums_enough
 
 # Turns of means and standard deviations, at most.
 TURNS = 1000
@@ -120,7 +121,8 @@ class BayesianPPCA(
     n_draws : int or "auto", default="auto"
         Draws that expectations are taken over, in pairs of opposite sign: an even
         number. "auto" is 64 for up to 3,000 loadings, 8 from 25,000 on. Few are enough
-        where rows are many; ``elbo_se_`` says what they leave open.
+        where rows are many; ``elbo_se_`` says what they leave open. From 100 columns
+        on, none of which is nearly a component, only ``elbo_`` is by draws.
     max_iter : int, default=2000
         Steps.
     tol : float, default=1e-2
@@ -160,8 +162,9 @@ class BayesianPPCA(
         all rotations of these, so that the bound is higher by the entropy of that, by
         Laplace's method. It compares numbers of components.
     objective_ : float
-        The bound of ``posterior_`` as it is, on the draws of the fit, which is too high
-        where loadings are many beside them, in nats, priors included.
+        The bound of ``posterior_`` as it is, in nats, priors included: on the draws of
+        the fit, for which it is too high where loadings are many beside them, or
+        without draws, a few nats from that.
     n_iter_ : int
         Steps.
     converged_ : bool
@@ -356,7 +359,8 @@ class BayesianPPCA(
             prior = UnknownScales.of(shared, (d, k))
         else:
             prior = GivenScale(float(scale))
-        model = PPCAModel(moments, prior, learn, draws)
+        way = WidePPCAModel if are_sums_enough(moments, k) else PPCAModel
+        model = way(moments, prior, learn, draws)
 
         def describe(point, objective):
             known = moments.weight, moments.mean, moments.rows, moments.matrix

@@ -25,7 +25,7 @@ of the fourth order.
    variational inference. AISTATS.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
@@ -77,7 +77,7 @@ class SecondMoments:
         self.d = mean.size
         if rows is not None and len(rows) > self.d:
             rows, matrix = None, rows.T @ rows
-        self.rows, self.matrix, self.root = rows, matrix, root
+        self.rows, self.matrix, self.root, self._largest = rows, matrix, root, {}
         if rows is None:
             self.diagonal = np.diagonal(matrix)
         else:
@@ -134,6 +134,11 @@ class SecondMoments:
 
     def largest(self, k):
         """Return the k largest eigenvalues of S, their vectors, and the others' sum."""
+        if k not in self._largest:
+            self._largest = {k: self._decomposed(k)}
+        return self._largest[k]
+
+    def _decomposed(self, k):
         rows = self.rows if self.root is None else self.root
         if rows is not None:
             # Where rows are fewer, any others are orthogonal to theirs.
@@ -425,12 +430,18 @@ class Point(NamedTuple):
         Nothing here collapses.
     trials : int
         No step is infeasible.
+    scale : ndarray of shape (d, k), or None
+        Deviations that go with it, where they are not the model's in this turn.
+    prior : GivenScale or UnknownScales, or None
+        The same.
     """
 
     mean: np.ndarray
     log_noise: float
     repaired: tuple = ()
     trials: int = 0
+    scale: np.ndarray | None = None
+    prior: Any = None
 
 
 class PPCAModel(PlainModel):
@@ -460,15 +471,9 @@ class PPCAModel(PlainModel):
 
         Of the noises to start at, where none is given, it has that of the best bound.
         """
-        moments, found = self.moments, []
-        axes = moments.largest(self.scale.shape[1])
-        if noise is None:
-            noises = start_noises(axes, moments.d, moments.least_noise)
-        else:
-            noises = [noise]
-        for noise in noises:
-            W = start_loadings(axes, moments.weight, self.prior.start_scale, noise)
-            point, self.scale = Point(W, float(np.log(noise))), np.zeros(W.shape)
+        found = []
+        for point in self._starts(noise):
+            self.scale = np.zeros(point.mean.shape)
             self.spread(point, 1.0)
             found.append((point, self.scale, self.prior))
         if len(found) > 1:
@@ -476,6 +481,21 @@ class PPCAModel(PlainModel):
         point, self.scale, self.prior = found[0]
         self._control(point)
         return point
+
+    def _starts(self, noise):
+        """Return points of the highest likelihood, or posterior density."""
+        moments, prior_scale = self.moments, self.prior.start_scale
+        axes = moments.largest(self.scale.shape[1])
+        noises = [noise]
+        if noise is None:
+            noises = start_noises(axes, moments.d, moments.least_noise)
+        return [
+            Point(
+                start_loadings(axes, moments.weight, prior_scale, noise),
+                float(np.log(noise)),
+            )
+            for noise in noises
+        ]
 
     def _loss_at(self, start):
         """Return minus the bound of a point, its standard deviations and a prior."""

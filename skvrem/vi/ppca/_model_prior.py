@@ -30,8 +30,9 @@ from scipy.special import multigammaln
 # Of nu over its least, k: from and to, and how many are tried at a time and how often,
 # each time between the neighbours of the best.
 FREEDOMS, TRIED, ROUNDS = (1.0, 1e6), 15, 4
-# Halvings of the interval of log b, and the least s, as a share of what features have.
-HALVINGS, LEAST_SCALE = 50, 1e-3
+# Steps of log b, at most, and the last that is made; the least s, as a share of what
+# features have.
+HALVINGS, ENOUGH, LEAST_SCALE = 50, 1e-12, 1e-3
 
 
 class GivenScale(NamedTuple):
@@ -154,17 +155,31 @@ class UnknownScales(NamedTuple):
 def best_b(nu, values, d, least):
     r"""Return b (m,) of the highest `log_density`, of s that is at least that.
 
-    By halving: :math:`\sum_i b / (b + l_i) = \nu k / (\nu + d)`.
+    :math:`\sum_i b / (b + l_i) = \nu k / (\nu + d)`, by Newton's steps for log b of the
+    log odds of both sides, which are straight for a single l; by halving where these
+    would leave what is left of the interval.
     """
-    share = nu * values.size / (nu + d)
+    wanted = np.log(nu / d)
     low = np.log(nu * least**2)
     high = np.maximum(np.log(nu * max(values.max(), least**2)) + 1.0, low)
+    middle = low
     for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
         b = np.exp(middle)[:, None]
-        below = (b / (b + values)).sum(axis=1) < share
+        total = b + values
+        first, second = b / total, values / total
+        sums = first.sum(axis=1), second.sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            missing = wanted - np.log(sums[0] / sums[1])
+            # The slope of the log odds: that of both logarithms.
+            slope = (first * second).sum(axis=1) * (1.0 / sums[0] + 1.0 / sums[1])
+            to = middle + missing / slope
+        below = missing > 0.0
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.exp(0.5 * (low + high))
+        inside = (low <= to) & (to <= high)
+        before, middle = middle, np.where(inside, to, 0.5 * (low + high))
+        if np.all(abs(middle - before) <= ENOUGH):
+            break
+    return np.exp(middle)
 
 
 def log_density(nu, b, values, d):
