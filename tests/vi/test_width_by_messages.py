@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, roots_hermitenorm
 from scipy.stats import norm
+from sklearn.datasets import load_digits
+from sklearn.metrics import log_loss
 
 from skvrem import BayesianLogisticRegression
 from skvrem.vi.glm.streams import _estimator
@@ -13,6 +15,7 @@ from skvrem.vi.glm.streams._width_by_messages import (
     _limit,
     messages_tell,
     most_rows,
+    too_few_for_bounds,
 )
 
 NOTHING = np.zeros(0)
@@ -135,6 +138,22 @@ def test_more_coefficients_than_a_full_rank_has(n, d, scale, n_classes, monkeypa
     X, y, _ = simulated(n, d, scale, 0, n_classes)
     fit = BayesianLogisticRegression(max_iter=1).fit(X, y)
     assert fit.prior_scale_.mean() == pytest.approx(scale, rel=0.3)
+
+
+def test_rows_that_planes_tell_apart_are_foretold_better(monkeypatch):
+    X, digits = load_digits(return_X_y=True)
+    chosen = np.isin(digits, (3, 8))
+    X, y = X[chosen], digits[chosen]
+    assert too_few_for_bounds(150, 65, 1) and not too_few_for_bounds(150, 20, 1)
+    assert too_few_for_bounds(64, 65, 3) and not too_few_for_bounds(65, 65, 3)
+
+    def loss():
+        fit = BayesianLogisticRegression().fit(X[:150], y[:150])
+        return log_loss(y[150:], fit.predict_proba(X[150:]))
+
+    by_messages = loss()
+    monkeypatch.setattr(_estimator, "too_few_for_bounds", lambda *_: False)
+    assert by_messages < 0.95 * loss()
 
 
 def test_few_rows_of_several_classes_do_not_tell():

@@ -64,18 +64,19 @@ class BayesianLogisticRegression(
         not is in the posterior, but of "meanfield". The unit of a rare feature, of
         which most rows have one value, is no less than a quarter of how far the others
         lie from its mean (root mean square). Of more than 1,000 features it is one
-        scale for all. Of two classes with fewer rows than coefficients, or more than
-        1,000 of these, rows (1,100 or more of many) tell it by expectation propagation,
-        whose evidence is not too low for wide priors, as bounds are. So it is of 3 to 9
-        classes with fewer rows than features, and with more than 1,000 coefficients
-        where two have three rows for each feature; two classes at a time. Else of more
-        than 1,000 coefficients up to 1,000 / K rows of K classes tell it. Of 10 classes
-        and more up to 50,000 / K rows do, by a posterior of independent coefficients,
-        and by Laplace's approximation for hundreds of rows whether a wider one has more
-        evidence; of more than 90 it is one. A stream learns it again as it grows, as
-        long as it keeps all rows (see `partial_fit`). With groups it is of what they
-        have in common, a standard deviation wider in place of that, and 1 in a stream.
-        A number is for features on one scale.
+        scale for all. Of two classes with fewer rows than coefficients, or than four
+        times as many of 50 and more, or with more than 1,000 of these, rows (1,100 or
+        more of many) tell it by expectation propagation, whose evidence is not too low
+        for wide priors, as bounds are. So it is of 3 to 9 classes with fewer rows than
+        features, and with more than 1,000 coefficients where two have three rows for
+        each feature; two classes at a time. Else of more than 1,000 coefficients up to
+        1,000 / K rows of K classes tell it. Of 10 classes and more up to 50,000 / K
+        rows do, by a posterior of independent coefficients, and by Laplace's
+        approximation for hundreds of rows whether a wider one has more evidence; of
+        more than 90 it is one. A stream learns it again as it grows, as long as it
+        keeps all rows (see `partial_fit`). With groups it is of what they have in
+        common, a standard deviation wider in place of that, and 1 in a stream. A number
+        is for features on one scale.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float or "auto", default="auto"

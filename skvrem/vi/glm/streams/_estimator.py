@@ -11,7 +11,11 @@ from skvrem.vi.gaussian._width import deviation_of_mode
 from skvrem.vi.glm.streams._gram import MOST_IN_GRAM, Gram
 from skvrem.vi.glm.streams._memory import GROWTH, Memory
 from skvrem.vi.glm.streams._width import Width, width_of_prior
-from skvrem.vi.glm.streams._width_by_messages import messages_tell, width_by_messages
+from skvrem.vi.glm.streams._width_by_messages import (
+    messages_tell,
+    too_few_for_bounds,
+    width_by_messages,
+)
 
 # The width of a prior is learned again by a batch that makes the rows of a stream so
 # many times as many, or where it has moved by such a share of its own deviation.
@@ -230,7 +234,8 @@ class StreamsWithMemory(StreamsWithoutBound):
     def _tell_by_messages(self, data, prior, family):
         """Whether coefficients of classes are too many for a bound to tell a width."""
         k = family.n_predictors
-        many = prior.n_dim > FULL_RANK or data.total_weight < prior.n_dim // k
+        few = too_few_for_bounds(data.total_weight, prior.n_dim // k, k)
+        many = few or prior.n_dim > FULL_RANK
         of_classes = isinstance(family, Logistic | Softmax)
         return many and of_classes and messages_tell(data, k)
 

@@ -39,6 +39,8 @@ from skvrem.vi.glm.streams._width import Width
 PROBIT = np.pi / 8.0
 # Classes from which on they are too many for pairs.
 MANY_CLASSES = 10
+# Coefficients of two classes that are many, and rows for each that planes tell apart.
+TENS, APART = 50, 4
 # Rows of a pair for each feature, at least.
 ROWS_TELL = 3
 # Products of a round, at most: rows by squares of coefficients.
@@ -57,6 +59,21 @@ def most_rows(d, k):
     """Return how many rows of a pair of k classes, or of two, are looked at."""
     each = PRODUCTS / k
     return int(max(np.cbrt(each), each / d**2))
+
+
+def too_few_for_bounds(n_rows, size, k):
+    """Whether rows are so few that a bound tells too small a width.
+
+    Of two classes with tens of features so are rows that planes may tell apart, of
+    these there are many; a few features are told apart by few.
+
+    Parameters
+    ----------
+    n_rows : float
+    size : int
+        Coefficients of each of k predictors; two classes have one.
+    """
+    return n_rows < (APART * size if k == 1 and size >= TENS else size)
 
 
 def messages_tell(data, k):
