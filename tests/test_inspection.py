@@ -311,3 +311,39 @@ def test_stable_topics_are_at_the_top(rng):
             TopicStabilityDisplay(bad).plot()
     with pytest.raises(ValueError, match="labels must be 2, got 1"):
         TopicStabilityDisplay(np.ones((1, 2)), ["a"]).plot()
+
+
+@pytest.mark.parametrize("chosen", [[], [1.0], [[0]], [True], [False] * 3, ["0"]])
+def test_chosen_parts_are_numbers_or_a_mask(chosen):
+    topics = np.eye(3, 4) + 0.1
+    with pytest.raises(ValueError, match="topics must be a list of numbers from 0"):
+        TopicsDisplay.from_estimator(topics, topics=chosen)
+    assert not plt.get_fignums()
+
+
+def test_a_mask_chooses_parts():
+    topics = np.eye(3, 4) + 0.1
+    mask = np.array([True, False, True])
+    display = TopicsDisplay.from_estimator(topics, topics=mask)
+    assert [ax.get_title() for ax in display.axes_] == ["topic 0", "topic 2"]
+
+
+@pytest.mark.parametrize("shape", [6, (6,), (2.0, 3.0), (-2, -3)])
+def test_the_shape_of_images_is_two_integers(shape):
+    with pytest.raises(ValueError, match="image_shape must be two positive integers"):
+        ComponentsDisplay(np.eye(3, 6), shape).plot()
+
+
+def test_stability_display_needs_words():
+    with pytest.raises(ValueError, match="n_words must be an integer"):
+        TopicStabilityDisplay.from_estimators([np.eye(2)] * 2, n_words=0)
+
+
+def test_words_are_no_formulas():
+    names = [r"$\x1$", "$"]
+    display = TopicsDisplay.from_estimator(np.eye(2) + 0.1, feature_names=names)
+    display.figure_.canvas.draw()
+    assert display.axes_[0].get_yticklabels()[0].get_text() == names[0]
+    fits = [np.eye(2) + 0.1] * 2
+    display = TopicStabilityDisplay.from_estimators(fits, feature_names=names)
+    display.figure_.canvas.draw()

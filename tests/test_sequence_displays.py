@@ -15,7 +15,15 @@ from skvrem import (
     VRGaussianMixture,
     compare_models,
 )
-from skvrem.hmm import Gaussian, Multinomial, Poisson, Product, Regression
+from skvrem.hmm import (
+    Gaussian,
+    Multinomial,
+    NegativeBinomial,
+    Poisson,
+    Product,
+    Regression,
+    _curves,
+)
 from skvrem.inspection._comparison import _independence, _normality, autocorrelations
 from tests.hmm.test_given import FAMILIES, given
 
@@ -94,6 +102,44 @@ def test_emissions_are_drawn(series):
     assert display.axes_[0] is given_ax and given_ax.get_xlabel() == "calls"
     assert given_ax.get_ylabel() == "probability"
     display.figure_.canvas.draw()
+
+
+@pytest.mark.parametrize("mean", [1e4, 1e8])
+def test_large_counts_have_densities(mean):
+    counts = stats.nbinom(5.0, 5.0 / (5.0 + mean)).rvs((300, 1), random_state=0)
+    model = VRHMM(1, emission=NegativeBinomial([[mean]], [[5.0]])).fit(counts)
+    display = EmissionsDisplay.from_estimator(model, counts)
+    (points,), (density,) = display.points, display.densities
+    assert len(points) <= 400 and (points == np.round(points)).all()
+    expected = stats.nbinom.pmf(points, 5.0, 5.0 / (5.0 + mean))
+    # At the ends it is the mean of one side.
+    np.testing.assert_allclose(density[1:-1, 0], expected[1:-1], rtol=1e-3)
+    (ax,) = display.axes_
+    assert len(ax.patches) < 50 and ax.get_ylabel() == "probability"
+    assert sum(bar.get_width() * bar.get_height() for bar in ax.patches) == (
+        pytest.approx(1.0)
+    )
+    assert all(bar.get_x() % 1.0 == 0.5 for bar in ax.patches)
+
+
+def test_zeros_of_large_counts_leave_the_curve():
+    points = _curves._points(np.array([0.0] * 50 + [1.0, 900.0]), True)
+    assert points[0] == 1.0
+
+    def below(x):  # a half is zero, the others are 1 to 1000
+        return np.where(x > 0, 0.5 + (x - 0.5) / 2000.0, 0.25)[:, None]
+
+    found = _curves._mean_densities(below, points, True)
+    np.testing.assert_allclose(found, 1.0 / 2000.0)
+
+
+def test_axes_of_any_arrangement_one_for_each_column(series):
+    X, _ = series
+    hmm = VRHMM(1).fit(X)
+    axes = plt.subplots(squeeze=False)[1]
+    assert EmissionsDisplay.from_estimator(hmm, X, axes=axes).axes_[0] is axes[0, 0]
+    with pytest.raises(ValueError, match="each of the 1 columns, got 2"):
+        EmissionsDisplay.from_estimator(hmm, X, axes=plt.subplots(2)[1])
 
 
 def test_multinomial_counts_have_no_densities():
@@ -218,6 +264,28 @@ def test_what_cannot_be_compared_is_said(series):
     part = VRHMM(1, emission=Product([("x", Gaussian(), [0])])).fit(both)
     with pytest.raises(ValueError, match="Likelihoods of different columns"):
         compare_models([part, VRHMM(1).fit(both)], both)
+
+
+@pytest.mark.filterwarnings("error")
+def test_tests_that_cannot_be_made_have_no_p_value():
+    X = np.random.default_rng(4).gamma(1.0, size=(200, 1))
+    ones = np.ones(200, int)
+    model = VRHMM(1).fit(X, lengths=ones)
+    row = compare_models([model], X, lengths=ones).iloc[0]
+    assert np.isnan(row["uncorrelated p"]) and row["pairs"] == 0.0
+    assert row["normal p"] < 0.05
+    row = compare_models([VRHMM(1).fit(X[:2])], X[:2]).iloc[0]
+    assert np.isnan(row["normal p"]) and np.isnan(row["uncorrelated p"])
+
+
+def test_p_values_count_the_tests_that_are_made():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    X[2:, 1] = np.nan
+    model = VRHMM(1, emission=Gaussian("diag")).fit(X)
+    first = model.pseudo_residuals(X)[:, 0]
+    row = compare_models([model], X).iloc[0]
+    assert row["normal p"] == pytest.approx(_normality(first))
 
 
 def test_a_warm_start_has_seen_the_same_rows(series):

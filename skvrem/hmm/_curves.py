@@ -9,6 +9,8 @@ from skvrem.hmm.emissions.discrete._categories import Multinomial
 
 # Points of a density; rows that one is averaged over where it depends on rows.
 POINTS, ROWS = 200, 200
+# Integers up to which every one has its probability; of more some have, as densities.
+MOST_INTEGERS = 500
 # The width of the differences that densities are, as a part of the range of a column.
 STEP = 1e-4
 
@@ -67,9 +69,10 @@ def emission_curves(estimator, X, groups=None, lengths=None):
         values = values[~np.isnan(values)]
         discrete = emission.is_discrete(j)
         points = _points(values, discrete)
-        density = (_middle_probabilities if discrete else _mean_densities)(
-            below, points
-        )
+        if discrete and points[0] == 0.0:  # every integer
+            density = _middle_probabilities(below, points)
+        else:
+            density = _mean_densities(below, points, discrete)
         for part, value in zip(
             drawn, (values, points, density, discrete, names[column]), strict=True
         ):
@@ -79,19 +82,22 @@ def emission_curves(estimator, X, groups=None, lengths=None):
 
 def _points(values, discrete):
     """Return where to evaluate what is compared with some values."""
-    if discrete:
-        return np.arange(int(values.max(initial=0)) + 1.0)
+    if discrete and values.max(initial=0.0) < MOST_INTEGERS:
+        return np.arange(values.max(initial=0.0) + 1.0)
     low, high = (values.min(), values.max()) if len(values) else (0.0, 1.0)
     points = np.linspace(low, high if high > low else low + 1.0, POINTS)
     if len(values):  # close where values are
         middle = np.quantile(values, np.linspace(0.0, 1.0, POINTS))
-        points = np.unique(np.concatenate([points, middle]))
+        points = np.concatenate([points, middle])
+        points = np.unique(np.round(points) if discrete else points)
     # A zero may have a probability, and no density.
     return points[points != 0.0] if low == 0.0 else points
 
 
-def _mean_densities(below, points):
+def _mean_densities(below, points, discrete):
     step = STEP * (points[-1] - points[0])
+    if discrete:  # a density of integers is their mean probability
+        step = max(1.0, np.round(step))
     low = np.maximum(points - step, points[0])
     high = np.minimum(points + step, points[-1])
     return (below(high) - below(low)) / (high - low)[:, None]

@@ -1,5 +1,7 @@
 """What displays draw on: the caller's axes, or those of a new figure."""
 
+import numpy as np
+
 from skvrem.utils._base import optional
 
 
@@ -16,3 +18,20 @@ def one_axis(display, ax, **kwargs):
         pyplot = optional("matplotlib.pyplot", "plot", type(display).__name__)
         _, ax = pyplot.subplots(**kwargs)
     return ax, ax.figure
+
+
+def check_axes(axes, n_parts, parts, name="axes"):
+    """Return axes of any arrangement in one dimension, one for each part.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer.
+    """
+    axes = np.array(axes, dtype=object).ravel()
+    if len(axes) != n_parts:
+        raise ValueError(
+            f"{name} must hold one axis for each of the {n_parts} {parts}, got "
+            f"{len(axes)}."
+        )
+    return axes

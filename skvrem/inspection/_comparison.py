@@ -43,10 +43,10 @@ def compare_models(
         weights (the evidence for each, if one of them is right), BIC and its
         difference; of models with pseudo-residuals the p-values of Jarque and Bera's
         test that these are normal and of Ljung and Box's that they are not correlated,
-        the smallest of the columns times their number. A small one says that the model
-        misses something. "pairs" is the fewest values that have one so many rows before
-        in their sequence, over columns and lags: what the latter test rests on. NaN is
-        what a model does not have.
+        the smallest of the columns times the number of tests that could be made. A
+        small one says that the model misses something. "pairs" is the fewest values
+        that have one so many rows before in their sequence, over columns and lags: what
+        the latter test rests on. NaN is what a model does not have.
 
     Raises
     ------
@@ -149,7 +149,9 @@ def _row(name, model, X, groups, lengths, n_lags):
         tests = [_independence(column, numbers, n_lags) for column in residuals]
         independent, pairs = zip(*tests, strict=True)
         for key, values in zip(_KEYS[4:6], (normal, independent), strict=True):
-            row[key] = min(1.0, float(np.nanmin(values)) * len(values))
+            made = [value for value in values if not np.isnan(value)]
+            if made:
+                row[key] = min(1.0, min(made) * len(made))
         row["pairs"] = float(min(pairs))
     return row
 
@@ -157,10 +159,11 @@ def _row(name, model, X, groups, lengths, n_lags):
 def _normality(column):
     """P-value of Jarque and Bera's test, of what is not missing."""
     column = column[np.isfinite(column)]
-    n, centred = len(column), column - column.mean()
-    variance = np.mean(centred**2)
-    if n < 3 or variance == 0.0:
+    n = len(column)
+    if n < 3 or np.ptp(column) == 0.0:
         return np.nan
+    centred = column - column.mean()
+    variance = np.mean(centred**2)
     skewness = np.mean(centred**3) / variance**1.5
     kurtosis = np.mean(centred**4) / variance**2 - 3.0
     return float(chdtrc(2, n / 6.0 * (skewness**2 + 0.25 * kurtosis**2)))

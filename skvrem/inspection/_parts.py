@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.inspection._axes import one_axis
+from skvrem.inspection._axes import check_axes, one_axis
 from skvrem.text._matching import topic_stability
 from skvrem.text._topics import (
     check_names,
@@ -76,8 +76,8 @@ class ComponentsDisplay:
             Fitted, with ``components_`` or ``means_``.
         image_shape : tuple of int
             (height, width) of an image.
-        components : array-like of int, default=None
-            Those to draw, all of them by default.
+        components : array-like of int or bool, default=None
+            Numbers of those to draw, or whether to draw each; all of them by default.
         titles : list of str, default=None
             Titles of these; by default their numbers.
         ax : array-like of matplotlib Axes, default=None
@@ -146,7 +146,13 @@ class ComponentsDisplay:
             match.
         """
         rows = np.asarray(self.components, dtype=float)
-        height, width = self.image_shape
+        sides = np.asarray(self.image_shape)
+        if sides.shape != (2,) or sides.dtype.kind not in "iu" or sides.min() < 1:
+            raise ValueError(
+                "image_shape must be two positive integers, (height, width), got "
+                f"{self.image_shape!r}."
+            )
+        height, width = sides.tolist()
         if rows.ndim != 2 or not rows.size or rows.shape[1] != height * width:
             raise ValueError(
                 f"components must have shape (n_components, {height} * {width}) for "
@@ -226,8 +232,8 @@ class TopicsDisplay:
             The words of the columns; see :func:`skvrem.text.top_words`.
         n_words : int, default=10
             Words a topic.
-        topics : array-like of int, default=None
-            The topics to draw, all of them by default.
+        topics : array-like of int or bool, default=None
+            Numbers of those to draw, or whether to draw each; all of them by default.
         titles : list of str, default=None
             Titles of these; by default their numbers.
         ax : array-like of matplotlib Axes, default=None
@@ -314,7 +320,8 @@ class TopicsDisplay:
             # By place, not by word: matplotlib merges bars of equal labels.
             place = np.arange(n_words)
             self.bars_.append(one.barh(place, p, **kwargs))
-            one.set_yticks(place, [str(word) for word in top])
+            # No word is a formula, whatever its characters.
+            one.set_yticks(place, [str(word) for word in top], parse_math=False)
             one.invert_yaxis()
         return self
 
@@ -383,7 +390,8 @@ class TopicStabilityDisplay:
         Raises
         ------
         ValueError
-            As :func:`skvrem.text.topic_stability`.
+            As :func:`skvrem.text.topic_stability`, and if `n_words` is no positive
+            integer.
 
         Examples
         --------
@@ -394,6 +402,7 @@ class TopicStabilityDisplay:
         >>> display.labels
         ['0: rain goal', '1: goal rain']
         """
+        check_size("n_words", n_words)
         stability = topic_stability(models)
         components, _ = find_topics(models[0], None)
         names = check_names(feature_names, components.shape[1], models[0])
@@ -441,7 +450,8 @@ class TopicStabilityDisplay:
         self.bars_ = self.ax_.barh(place, mean[order], **{"alpha": 0.5, **kwargs})
         for row in similarity:
             self.ax_.plot(row[order], place, "k.", markersize=4)
-        self.ax_.set_yticks(place, [labels[k] for k in order])
+        # Labels are words, no formulas.
+        self.ax_.set_yticks(place, [labels[k] for k in order], parse_math=False)
         self.ax_.set(xlim=(0.0, 1.0), xlabel="similarity to the matched topic")
         self.ax_.invert_yaxis()
         return self
@@ -479,11 +489,7 @@ def _titled_axes(display, ax, n_parts, part, n_columns, size, **kwargs):
         ax = grid.ravel()[:n_parts]
         for unused in grid.ravel()[n_parts:]:
             unused.remove()
-    axes = np.array(ax, dtype=object).ravel()
-    if len(axes) != n_parts:
-        raise ValueError(
-            f"ax must hold one axis for each of the {n_parts} {part}s, got {len(axes)}."
-        )
+    axes = check_axes(ax, n_parts, f"{part}s", "ax")
     for one, title in zip(axes, titles, strict=True):
         one.set_title(title)
     return axes, axes[0].figure
@@ -495,12 +501,15 @@ def _chosen(parts, titles, n_parts, part):
     Raises
     ------
     ValueError
-        If there is no such part.
+        If there is no such part, or none is left.
     """
-    numbers = np.arange(n_parts) if parts is None else np.asarray(parts)
-    if numbers.ndim != 1 or not np.isin(numbers, np.arange(n_parts)).all():
+    given = np.arange(n_parts) if parts is None else np.asarray(parts)
+    is_mask = given.dtype == bool and given.shape == (n_parts,)
+    numbers = np.flatnonzero(given) if is_mask else given
+    whole = numbers.ndim == 1 and numbers.size and numbers.dtype.kind in "iu"
+    if not (whole and np.isin(numbers, np.arange(n_parts)).all()):
         raise ValueError(
-            f"{part}s must be a list of numbers from 0 to {n_parts - 1}, got "
-            f"{numbers.tolist()}."
+            f"{part}s must be a list of numbers from 0 to {n_parts - 1}, or true for "
+            f"some of {n_parts}, got {given.tolist()}."
         )
     return numbers, [f"{part} {k}" for k in numbers] if titles is None else titles

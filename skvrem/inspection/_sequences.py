@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.inspection._axes import one_axis, state_colours
+from skvrem.inspection._axes import check_axes, one_axis, state_colours
 from skvrem.inspection._comparison import sequence_numbers
 from skvrem.utils._base import optional
 from skvrem.utils._columns import Given
+
+# Of a histogram of integers that are too many for a bar each.
+MOST_BINS = 200
 
 
 @dataclass(eq=False, repr=False)
@@ -168,7 +171,9 @@ class EmissionsDisplay:
     values : list of ndarray
         Observed values of each column, without those that are missing.
     points : list of ndarray of shape (n_points,)
-        Where the densities of a column are evaluated.
+        Where the densities of a column are evaluated. Probabilities have bars where
+        these are 0, 1, 2 and so on; of other integers, some of many, the histogram is
+        that of a density, which is the mean probability of an integer.
     densities : list of ndarray of shape (n_points, n_states)
         Densities there, or probabilities, times the states' shares.
     discrete : list of bool
@@ -223,7 +228,7 @@ class EmissionsDisplay:
             The id of each row's sequence; None is one sequence.
         lengths : array-like of int, default=None
             Lengths of the sequences, in place of `groups`.
-        axes : sequence of matplotlib Axes, default=None
+        axes : array-like of matplotlib Axes, default=None
             One for each column that states emit; a new figure if None.
 
         Returns
@@ -252,7 +257,7 @@ class EmissionsDisplay:
 
         Parameters
         ----------
-        axes : sequence of matplotlib Axes, default=None
+        axes : array-like of matplotlib Axes, default=None
             One for each column; a new figure if None.
 
         Returns
@@ -264,13 +269,15 @@ class EmissionsDisplay:
         ------
         ImportError
             If matplotlib is not installed.
+        ValueError
+            If there are more or fewer axes than columns.
         """
         count = len(self.values)
         if axes is None:
             pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
             size = 4.5 * count, 3.5
             _, axes = pyplot.subplots(1, count, figsize=size, layout="constrained")
-        self.axes_ = np.atleast_1d(np.asarray(axes))
+        self.axes_ = check_axes(axes, count, "columns")
         self.figure_ = self.axes_[0].figure
         each = zip(
             self.axes_,
@@ -282,13 +289,15 @@ class EmissionsDisplay:
             strict=True,
         )
         for ax, values, points, density, discrete, name in each:
-            style = {"marker": "o", "ms": 3} if discrete else {}
-            if discrete:
+            bars = discrete and np.array_equal(points, np.arange(len(points)))
+            style = {"marker": "o", "ms": 3} if bars else {}
+            if bars:
                 share = np.bincount(values.astype(int), minlength=len(points))
                 heights = share[: len(points)] / max(1, len(values))
                 ax.bar(points, heights, width=0.9, color="0.85")
             else:
-                ax.hist(values, bins="auto", density=True, color="0.85")
+                bins = _integer_edges(values) if discrete else "auto"
+                ax.hist(values, bins=bins, density=True, color="0.85")
             colours = state_colours(self, density.shape[1])
             for state, curve in enumerate(density.T):
                 label = f"state {state}"
@@ -297,3 +306,11 @@ class EmissionsDisplay:
             ax.set(xlabel=name, ylabel="probability" if discrete else "density")
         self.axes_[-1].legend(fontsize="small")
         return self
+
+
+def _integer_edges(values):
+    """Return edges of bins that lie between integers, the same number in each bin."""
+    n_bins = min(np.sqrt(len(values)), MOST_BINS)
+    width = max(1.0, np.ceil(np.ptp(values) / n_bins))
+    first = values.min() - 0.5
+    return first + width * np.arange(np.ptp(values) // width + 2.0)

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.inspection._axes import one_axis, state_colours
+from skvrem.inspection._axes import check_axes, one_axis, state_colours
 from skvrem.inspection._comparison import autocorrelations, sequence_numbers
 from skvrem.utils._base import optional
-from skvrem.utils._columns import Given, column_of
+from skvrem.utils._columns import Given, column_names, column_of
 
 
 @dataclass(eq=False, repr=False)
@@ -23,8 +23,8 @@ class StatesDisplay:
 
     Parameters
     ----------
-    values : ndarray of shape (n_samples, n_features)
-        What is drawn.
+    values : ndarray of shape (n_samples, n_features) or (n_samples,)
+        What is drawn; without a second dimension it is one feature.
     states : ndarray of int of shape (n_samples,)
         State of each row.
     probabilities : ndarray of shape (n_samples, n_states)
@@ -74,10 +74,11 @@ class StatesDisplay:
             Fitted.
         X : array-like of shape (n_samples, n_features)
             Rows as for its `predict`.
-        values : array-like of shape (n_samples, n_drawn), default=None
+        values : array-like of shape (n_samples, n_drawn) or (n_samples,), default=None
             What to draw instead of the columns that states emit.
         names : list of str, default=None
-            Names of what is drawn.
+            Names of what is drawn; by default those of columns of a frame, else "x0",
+            "x1" and so on.
         **kwargs : dict
             Passed to `predict` and `predict_proba`, as `groups`.
 
@@ -85,6 +86,11 @@ class StatesDisplay:
         -------
         display : StatesDisplay
             With the attributes ``axes_`` and ``figure_``.
+
+        Raises
+        ------
+        ValueError
+            If values have another number of rows than X, or names than values columns.
 
         Examples
         --------
@@ -104,9 +110,11 @@ class StatesDisplay:
             source = X if hasattr(X, "columns") else np.asarray(X, dtype=object)
             values = np.asarray(column_of(source, numbers), float)
             names = own_names if names is None else names
-        values = np.asarray(values)
         if names is None:
-            names = [f"x{j}" for j in range(values.shape[1])]
+            names = [str(name) for name in column_names(values)]
+        values = np.asarray(values)
+        if not len(names):
+            names = [f"x{j}" for j in range(values.shape[1] if values.ndim > 1 else 1)]
         return cls(values, states, probabilities, list(names)).plot()
 
     def plot(self, *, axes: Any = None) -> Self:
@@ -114,7 +122,7 @@ class StatesDisplay:
 
         Parameters
         ----------
-        axes : sequence of matplotlib Axes, default=None
+        axes : array-like of matplotlib Axes, default=None
             One for each feature and one more; drawn on a new figure if None.
 
         Returns
@@ -126,26 +134,38 @@ class StatesDisplay:
         ------
         ImportError
             If matplotlib is not installed.
+        ValueError
+            If numbers of rows, of names or of axes do not match.
         """
-        count = self.values.shape[1] + 1
+        values, n_rows = np.asarray(self.values), len(self.states)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.ndim != 2 or len(values) != n_rows:
+            raise ValueError(
+                f"values must have one row for each of the {n_rows} states, got shape "
+                f"{values.shape}."
+            )
+        if len(self.names) != values.shape[1]:
+            raise ValueError(
+                f"names must be one for each of the {values.shape[1]} columns of "
+                f"values, got {list(self.names)}."
+            )
+        count = values.shape[1] + 1
         pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
         if axes is None:
             _, axes = pyplot.subplots(
                 count, sharex=True, figsize=(10, 1.8 * count), layout="constrained"
             )
-        self.axes_ = np.atleast_1d(np.asarray(axes))
+        self.axes_ = check_axes(axes, count, "features and probabilities")
         self.figure_ = self.axes_[0].figure
         n_states = self.probabilities.shape[1]
         colours = state_colours(self, n_states)
-        time = np.arange(len(self.values))
+        time = np.arange(n_rows)
         for j, ax in enumerate(self.axes_[:-1]):
-            ax.plot(time, self.values[:, j], color="0.8", lw=0.8, zorder=1)
+            ax.plot(time, values[:, j], color="0.8", lw=0.8, zorder=1)
             for state in range(n_states):
                 rows = self.states == state
                 colour = colours[state]
-                ax.scatter(
-                    time[rows], self.values[rows, j], s=4, color=colour, zorder=2
-                )
+                ax.scatter(time[rows], values[rows, j], s=4, color=colour, zorder=2)
             ax.set_ylabel(self.names[j])
         self.axes_[-1].stackplot(
             time,
@@ -308,7 +328,8 @@ class ResidualsDisplay:
                 style = "--" if bound else "-"
                 self.ax_.plot(lags, bound * error, color="0.5", lw=1.0, ls=style)
             self.ax_.set(xlabel="lag", ylabel="autocorrelation")
-        self.ax_.legend()
+        for text in self.ax_.legend().get_texts():
+            text.set_parse_math(False)  # a column's name is no formula
         return self
 
     def _quantiles(self, name, column):
@@ -491,7 +512,9 @@ class StationaryDisplay:
                     linewidth=0.0,
                 )
         if text:
-            self.ax_.set_xticks(places, [str(value) for value in self.values])
+            # No level is a formula, whatever its characters.
+            levels = [str(value) for value in self.values]
+            self.ax_.set_xticks(places, levels, parse_math=False)
         self.ax_.set(xlabel=self.name, ylabel="probability in the long run")
         self.ax_.set_ylim(0.0, 1.0)
         self.ax_.legend()

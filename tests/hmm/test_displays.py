@@ -27,6 +27,54 @@ def test_states(fitted):
     assert depth.axes_[0].get_ylabel() == "depth" and len(depth.axes_) == 2
 
 
+def test_values_of_one_dimension_and_names_of_frames(fitted):
+    pd = pytest.importorskip("pandas")
+    model, X = fitted
+    for values in (X[:, 0], pd.Series(X[:, 0])):
+        display = StatesDisplay.from_estimator(model, X, values=values)
+        assert [ax.get_ylabel() for ax in display.axes_] == ["x0", "probability"]
+    frame = pd.DataFrame({"depth": X[:, 0]})
+    display = StatesDisplay.from_estimator(model, X, values=frame)
+    assert display.axes_[0].get_ylabel() == "depth"
+
+
+def test_states_have_an_axis_for_each_feature(fitted):
+    model, X = fitted
+    display = StatesDisplay.from_estimator(model, X)
+    axes = pyplot.subplots(3, squeeze=False)[1]
+    assert list(display.plot(axes=axes).axes_) == list(axes.ravel())
+    for n in (2, 4):
+        with pytest.raises(ValueError, match=f"axes must hold .* of the 3 .* got {n}"):
+            display.plot(axes=pyplot.subplots(n)[1])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"names": ["a"]}, "names must be one for each of the 2 columns"),
+        ({"names": ["a", "b", "c"]}, "names must be one for each of the 2 columns"),
+        ({"values": np.ones(5)}, "one row for each of the 90 states"),
+        ({"values": np.ones((90, 1, 1))}, "one row for each of the 90 states"),
+    ],
+)
+def test_values_and_names_are_checked_before_a_figure_is_opened(fitted, given, message):
+    model, X = fitted
+    with pytest.raises(ValueError, match=message):
+        StatesDisplay.from_estimator(model, X, **given)
+    assert not pyplot.get_fignums()
+
+
+def test_names_in_legends_and_levels_on_axes_are_no_formulas():
+    residuals = np.random.default_rng(0).normal(size=(50, 1))
+    display = ResidualsDisplay(residuals, [r"$\x1$"]).plot()
+    display.figure_.canvas.draw()
+    levels = np.array([r"$\x1$", "b"], dtype=object)
+    display = StationaryDisplay(levels, np.full((2, 2), 0.5)).plot()
+    display.figure_.canvas.draw()
+    assert display.ax_.get_xticklabels()[0].get_text() == r"$\x1$"
+    pyplot.close("all")
+
+
 def test_residuals(fitted):
     model, X = fitted
     X = X.copy()
