@@ -173,24 +173,6 @@ def test_a_precision_of_that_structure_is_found(sign):
     )
 
 
-@pytest.mark.parametrize(
-    ("d", "n_factors", "rank", "most"),
-    [(6, 1, 2, 0.1), (40, 10, 10, 25.0)],
-)
-def test_what_all_parameters_share_is_no_scale_of_one(d, n_factors, rank, most):
-    """From the scales of single ones alone divergences were 7 and 74 nats."""
-    rng = np.random.default_rng(0)
-    A = rng.normal(size=(60 + 4 * d, n_factors)) @ rng.normal(size=(n_factors, d))
-    A += 0.05 * rng.normal(size=A.shape)
-    prior, P = MeanField(np.zeros(d), np.full(d, 3.0)), np.eye(d) / 9.0 + A.T @ A
-    curvature = dense(P - prior.precision)
-    *found, _ = nearest_low_rank(curvature, prior, rank, np.random.default_rng(0))
-    log_scale, V, stretch = found
-    q = StretchedDiagonal(np.zeros((d, 1)), log_scale[:, None], V, stretch)
-    S = LowRankModel(None, prior, rank, np.zeros((1, d))).posterior(q).covariance()
-    assert divergence(P, S) - divergence(P, np.linalg.inv(P)) < most
-
-
 def test_what_products_know_makes_no_noise_in_a_diagonal():
     """A curvature that is a low rank has its diagonal without error, by few signs."""
     rng = np.random.default_rng(0)

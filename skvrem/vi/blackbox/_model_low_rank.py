@@ -25,10 +25,7 @@ are the best, for any s, and F is a function of s alone,
           s_j \frac{\partial F}{\partial s_j}
           = P_{jj} s_j^2 - 1 - \sum_i V_{ji}^2 (\lambda_i - 1),
 
-which is minimised without another product. It has more than one minimum: what all
-parameters share is in the scales of single ones, too, and from these directions are
-stretched that rows know little of. So it is minimised from scales of what is left
-without the largest directions as well, and the better end is taken.
+which is minimised without another product.
 
 The curvature of a log density that is not quadratic is the mean over a few draws from
 q itself: where parameters are many all draws are alike, at the distance from the mean
@@ -51,8 +48,6 @@ from skvrem.vi.gaussian._model_posterior import LowRank
 PRODUCTS, LEAST_PRODUCTS, ROUNDS, GAINED = 3, 40, 4, 1.0
 # Steps to the scales beside a low rank.
 SCALE_STEPS = 100
-# Times that scales are taken from what is left beside the largest directions.
-STRIPPED = 10
 # Share of a diagonal that is outside of what is known of it, at least.
 LEAST_REST = 0.01
 # Least relative precision along a direction that counts: away from the optimum, or
@@ -216,24 +211,14 @@ def _best_scales(diagonal, B, inner, rank, log_scale):
         return value - log_scale.sum(), slope
 
     # Orders of magnitude from the start, rounding makes of directions what it likes.
-    low, high = log_scale - LARGEST_CHANGE, log_scale + LARGEST_CHANGE
-
-    def stripped(log_scale):
-        """Return scales of what is left of the precision without its largest part."""
-        for _ in range(STRIPPED):
-            W = B * np.exp(-log_scale)
-            values, vectors = eigh(inner, W @ W.T)
-            part = np.square(W.T @ vectors[:, -rank:])
-            relative = diagonal * np.exp(2.0 * log_scale)
-            rest = relative - part @ np.maximum(values[-rank:] - 1.0, 0.0)
-            rest = np.maximum(rest, LEAST_REST * relative)
-            log_scale = np.clip(log_scale - 0.5 * np.log(rest), low, high)
-        return log_scale
-
-    how = {"jac": True, "method": "L-BFGS-B", "bounds": Bounds(low, high)}
-    how["options"] = {"maxiter": SCALE_STEPS}
-    starts = log_scale, stripped(log_scale)
-    found = min((minimize(lack, start, **how) for start in starts), key=lambda f: f.fun)
+    found = minimize(
+        lack,
+        log_scale,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=Bounds(log_scale - LARGEST_CHANGE, log_scale + LARGEST_CHANGE),
+        options={"maxiter": SCALE_STEPS},
+    )
     values, V = ritz(found.x)
     return found.x, V, values, found.fun
 
