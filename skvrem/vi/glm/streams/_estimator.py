@@ -235,6 +235,8 @@ class StreamsWithMemory(StreamsWithoutBound):
         """Whether coefficients of classes are too many for a bound to tell a width."""
         k = family.n_predictors
         few = too_few_for_bounds(data.total_weight, prior.n_dim // k, k)
+        if k > 1 and among(self.posterior, ("lowrank",)):
+            few = False  # it has many optima under a wide prior
         many = few or prior.n_dim > FULL_RANK
         of_classes = isinstance(family, Logistic | Softmax)
         return many and of_classes and messages_tell(data, k)
