@@ -68,15 +68,15 @@ class BayesianLogisticRegression(
         times as many of 50 and more, or with more than 1,000 of these, rows (1,100 or
         more of many) tell it by expectation propagation, whose evidence is not too low
         for wide priors, as bounds are. So it is of 3 to 9 classes with fewer rows than
-        features, and with more than 1,000 coefficients where two have three rows for
-        each feature; two classes at a time. Else of more than 1,000 coefficients up to
-        1,000 / K rows of K classes tell it. Of 10 classes and more up to 50,000 / K
-        rows do, by a posterior of independent coefficients, and by Laplace's
-        approximation for hundreds of rows whether a wider one has more evidence; of
-        more than 90 it is one. A stream learns it again as it grows, as long as it
-        keeps all rows (see `partial_fit`). With groups it is of what they have in
-        common, a standard deviation wider in place of that, and 1 in a stream. A number
-        is for features on one scale.
+        features (but for "lowrank"), and with more than 1,000 coefficients where two
+        have three rows for each feature; two classes at a time. Else of more than 1,000
+        coefficients up to 1,000 / K rows of K classes tell it. Of 10 classes and more
+        up to 50,000 / K rows do, by a posterior of independent coefficients, and by
+        Laplace's approximation for hundreds of rows whether a wider one has more
+        evidence; of more than 90 it is one. A stream learns it again as it grows, as
+        long as it keeps all rows (see `partial_fit`). With groups it is of what they
+        have in common, a standard deviation wider in place of that, and 1 in a stream.
+        A number is for features on one scale.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float or "auto", default="auto"
@@ -108,15 +108,14 @@ class BayesianLogisticRegression(
         "auto" is "fullrank" up to 2,000 coefficients and "lowrank" beyond, or of more
         than ten classes, whose passes take that long, up to 1,000 and "meanfield"
         beyond, but where `rank` is given; with a solver by minibatches it is
-        "meanfield". Up to 1,000 rows that are
-        fewer than coefficients have that of a full rank at any number of these, but in
-        streams: what rows take from the prior has a rank of their number. Of K > 2
-        classes that is up to 1,000 / K rows, as long as K**2 times rows times features,
-        the products that a prediction makes, are no more than ten million. The standard
-        deviations of "meanfield" are too small where features are correlated, of
-        "lowrank" where more directions than `rank` are told, and so are their
-        intervals. With groups it is a Gaussian of all coefficients nested in one of the
-        scales of groups.
+        "meanfield". Up to 1,000 rows that are fewer than coefficients have that of a
+        full rank at any number of these, but in streams: what rows take from the prior
+        has a rank of their number. Of K > 2 classes that is up to 1,000 / K rows, as
+        long as K**2 times rows times features, the products that a prediction makes,
+        are no more than ten million. The standard deviations of "meanfield" are too
+        small where features are correlated, of "lowrank" where more directions than
+        `rank` are told, and so are their intervals. With groups it is a Gaussian of all
+        coefficients nested in one of the scales of groups.
     rank : int or None, default=None
         Of "lowrank"; None is 10.
     solver : {"auto", "batch", "stochastic", "svrg", "saga"}, default="auto"
